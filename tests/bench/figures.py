@@ -26,7 +26,7 @@ class Figure:
 
     @property
     def measured(self) -> float:
-        """What the goal speaks of: the ratio to the peer, or our own figure."""
+        """The value that the goal limits: the ratio to the peer, or our own figure."""
         return self.ours if self.peer is None else self.ours / self.peer
 
     @property

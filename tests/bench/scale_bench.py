@@ -206,7 +206,7 @@ def p99(times: list[float]) -> float:
 
 
 def figures(rounds: list[Round], peak_mb: float, others: list[float], handed: HandOver) -> list[Figure]:
-    """What the goals speak of."""
+    """The figures that the goals limit."""
     sizes = [one.rss_mb for one in rounds]
     writes = [sum(one.writes.values()) / SANDBOXES for one in rounds]
     return [

@@ -19,7 +19,7 @@ OPENAPI_ONLY = {"default", "description", "format", "nullable"}
 
 
 def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]:
-    """About `number` specs of `kind`: of the right types, some within all limits, with parts of examples, or spoilt."""
+    """About `number` specs of `kind`: of the right types, some within all limits, parts of examples, or corrupted."""
     cases: list[Json] = []
 
     @settings(

@@ -104,7 +104,7 @@ class RandomClient:
         assert task.cancelled(), task
 
     async def delete_group(self) -> None:
-        """Somebody deletes the group while a command runs."""
+        """Delete the group while a command runs."""
         async with self._claim(1) as [sandbox]:
             command = asyncio.create_task(sandbox.run("sleep 100", timeout=120))
             await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Connections to the API server stay open and carry nothing any more: operator and client notice, and go on."""
+"""Connections to the API server stay open and carry no data: operator and client detect it and continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that use up their sandbox: its session goes on or ends with a typed error; its neighbours notice nothing."""
+"""Commands that exhaust a sandbox: its session continues or ends with a typed error; its neighbours are unaffected."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ GIGABYTE = 10**9
 SMALL_DISK = {"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}
 BOMB = "sh -c 'bomb() { bomb | bomb & }; bomb; sleep 60'"
 BOMB_SECONDS = 5.0
-BOMB_END_SECONDS = 60.0  # seconds until a bomb's session has said how it ended
-BOMB_RECOVERY_SECONDS = 180.0  # seconds until a session that goes on has processes again
+BOMB_END_SECONDS = 60.0  # seconds until a bomb's session has reported its end
+BOMB_RECOVERY_SECONDS = 180.0  # seconds until a session that continues has processes again
 NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile
 
 

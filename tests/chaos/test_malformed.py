@@ -17,7 +17,7 @@ from tests.control_plane.sandboxes.conftest import API, User
 
 NUMBER = int(os.environ.get("SWERL_MALFORMED", "300"))  # objects of all kinds together
 SHARES = {SWESANDBOX: 0.6, SWERLJOB: 0.15, SWEEVAL: 0.15, SWEIMAGESET: 0.1}
-# Nobody's registry is asked for images that a generator thought of, on a whole list of nodes at a time.
+# No registry gets requests for generated image names from all nodes at once.
 NO_SUCH_IMAGES = [{"prefix": "", "replacement": "registry.swerl:5000/no-such/"}]
 BATCH, PARALLEL = 500, 16
 CONDITION_SECONDS = 90.0  # seconds until the last object of a batch has a condition

@@ -31,7 +31,7 @@ EVICTED = 90.0  # seconds the kubelet may take to measure a disk
 
 
 class RunningCommand:
-    """A command that would go on for minutes, in a sandbox that a group claimed."""
+    """A command that would run for minutes, in a sandbox of a claimed group."""
 
     def __init__(self, client: KubeClient, session: Session, namespace: str, pod: str) -> None:
         self.client, self.session, self.namespace, self.pod = client, session, namespace, pod

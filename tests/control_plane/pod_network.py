@@ -47,7 +47,7 @@ def connect(namespace: Path, host: str, port: int) -> None:
 
 @contextmanager
 def listener(namespace: Path, port: int) -> Iterator[None]:
-    """Somebody who accepts connections at every address of the namespace, IPv6 and IPv4."""
+    """A listener on every address of the namespace, IPv6 and IPv4."""
     command = ["nsenter", f"--net={namespace}", sys.executable, "-c", ACCEPTS, str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:

@@ -1,4 +1,4 @@
-"""One SGLang engine on the GPU, spoken to as the driver and the episodes speak to it."""
+"""One SGLang engine on the GPU, called as the driver and the episodes call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine on the GPU samples what the model says, stops when told to, and goes on."""
+"""An engine on the GPU samples from the model, pauses, and continues."""
 
 from __future__ import annotations
 

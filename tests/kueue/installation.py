@@ -25,7 +25,7 @@ from demo.steps import StepFailed, run
 from tests.conftest import kubectl
 
 Json = dict[str, Any]
-LABEL = "swerl.dev/kueue-test"  # of the namespaces that Kueue looks at
+LABEL = "swerl.dev/kueue-test"  # of the namespaces that Kueue manages
 NAMESPACE = "kueue-system"
 CONTROLLER = "kueue-controller-manager"
 MANAGED = "kueue.x-k8s.io/managed"  # Kueue's label and finalizer of Pods

@@ -82,7 +82,7 @@ async def test_group_above_the_quota_gets_no_node_and_blocks_no_other(queue: Que
     size = WAVE + QUOTA
     await queue.declare("large", labels=IN_QUEUE, replicas=size)
     await gated(queue, "large", "maximum capacity")
-    assert len(await queue.pods("large")) == size, "Kueue looks at a group once it is complete"
+    assert len(await queue.pods("large")) == size, "Kueue evaluates a group once it is complete"
 
     await queue.declare("small", labels=IN_QUEUE, replicas=QUOTA)
     await queue.phase("small", "Ready")

@@ -64,13 +64,13 @@ def doctor(kubeconfig: str, place: str) -> Doctor:
     return run
 
 
-def found(findings: list[Json], check: str, *words: str, status: str = "failed") -> bool:
+def found(findings: list[Json], check: str, *texts: str, status: str = "failed") -> bool:
     """Whether a finding of the check has this status, the words in its message, and a remedy."""
     return any(
-        (one["check"], one["status"]) == (check, status)
-        and one["remedy"]
-        and all(word in one["message"] for word in words)
-        for one in findings
+        (finding["check"], finding["status"]) == (check, status)
+        and finding["remedy"]
+        and all(word in finding["message"] for word in texts)
+        for finding in findings
     )
 
 
@@ -171,18 +171,18 @@ def test_planted_faults_in_objects_are_found(
     )
     kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "resourcequota/no-pods", "-n", place, "--timeout=30s")
     assert kubectl("label", "namespace", place, "pod-security.kubernetes.io/enforce=restricted").returncode == 0
-    after = doctor("--no-pods", "--image", IMAGE, "--runtime-class", "no-such-runtime")
-    assert found(after, "kuberay", "v1.3.2", "1.6 or later")
-    assert found(after, "operator", "version 0.0.9")
-    assert found(after, "gpus", f"{place}-1", "driver or the device plugin does not run")
-    assert found(after, "gpus", f"{place}-2", "taint team=a:NoSchedule", status="warning")
-    assert found(after, "gpus", f"{place}-2", "driver 535")
-    assert found(after, "runtime-classes", "'no-such-runtime' does not exist")
-    assert found(after, "runtime-classes", f"{place}: no node has its labels", status="warning")
-    assert found(after, "claims", "starved-claim", "StorageClass 'no-such' does not exist")
-    assert found(after, "quotas", "no-pods has nothing left of pods 0 of 0")
-    assert found(after, "fairness", f"FlowSchema {place}", "0 of ")
-    assert found(after, "pod-security", "restricted") and found(after, "admission", "is refused")
+    findings_after = doctor("--no-pods", "--image", IMAGE, "--runtime-class", "no-such-runtime")
+    assert found(findings_after, "kuberay", "v1.3.2", "1.6 or later")
+    assert found(findings_after, "operator", "version 0.0.9")
+    assert found(findings_after, "gpus", f"{place}-1", "driver or the device plugin does not run")
+    assert found(findings_after, "gpus", f"{place}-2", "taint team=a:NoSchedule", status="warning")
+    assert found(findings_after, "gpus", f"{place}-2", "driver 535")
+    assert found(findings_after, "runtime-classes", "'no-such-runtime' does not exist")
+    assert found(findings_after, "runtime-classes", f"{place}: no node has its labels", status="warning")
+    assert found(findings_after, "claims", "starved-claim", "StorageClass 'no-such' does not exist")
+    assert found(findings_after, "quotas", "no-pods has nothing left of pods 0 of 0")
+    assert found(findings_after, "fairness", f"FlowSchema {place}", "0 of ")
+    assert found(findings_after, "pod-security", "restricted") and found(findings_after, "admission", "is refused")
 
 
 def test_policy_that_opens_sandboxes_is_named(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:

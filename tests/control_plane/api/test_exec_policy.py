@@ -170,7 +170,7 @@ def test_audit_log_names_user_command_and_pod(
     pod_exec: PodExec, kubectl: Kubectl, namespace: str, kubeconfig: str
 ) -> None:
     log = Path(kubeconfig).parent / "log" / "audit.log"
-    marker = base64.b32encode(namespace.encode()).decode().strip("=")  # told by this test alone
+    marker = base64.b32encode(namespace.encode()).decode().strip("=")  # only this test prints it
 
     def audit_entry(user: str) -> Json | None:
         for line in log.read_text().splitlines():
@@ -184,7 +184,7 @@ def test_audit_log_names_user_command_and_pod(
     deadline = time.monotonic() + 30
     while audit_entry(driver) is None:
         assert pod_exec("demo-driver", SANDBOX, "sh", "-c", f"echo {marker}").returncode == 0
-        assert time.monotonic() < deadline, f"{log} does not tell of it"
+        assert time.monotonic() < deadline, f"{log} has no entry for it"
         time.sleep(0.5)
     assert audit_entry(driver) == {
         "user": driver,

@@ -107,7 +107,7 @@ def _ipv6(node: Path, device: str) -> Iterator[None]:
 
 @contextmanager
 def _counted(node: Path, device: str) -> Iterator[Callable[[], list[int]]]:
-    """Tells how many IPv6 packets of a device arrived at the node, and how many passed the policy engine."""
+    """Counts the IPv6 packets of a device that arrived at the node, and those that passed the policy engine."""
     table = f"test{os.getpid()}"
     rules = "".join(
         f"add chain inet {table} at{i} {{ type filter hook prerouting priority {priority}; }}; "

@@ -36,7 +36,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stall(self) -> None:
-        """From now on nothing travels over the connections that are open; nobody is told."""
+        """Stop forwarding on all open connections without closing them."""
         self._swallowed.update(range(1, self.connections + 1))
 
     def write_kubeconfig(self, path: Path, user: dict[str, Any] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Sandboxes as any program claims them: used, let go, and removed after a program that was killed."""
+"""Claims of sandboxes by a program: use, release, and removal after the program was killed."""
 
 from __future__ import annotations
 

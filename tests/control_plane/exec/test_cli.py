@@ -82,7 +82,7 @@ async def test_shell_opens_in_a_claimed_sandbox(
         keys = b"cat /tmp/note; touch /tmp/seen; exit 6\n"
         code, output = await asyncio.to_thread(run_on_terminal, cli("shell", pod["metadata"]["name"]), keys)
         assert code == 6 and "made by a rollout\r\n" in output
-        assert (await session.run("ls /tmp/seen", timeout=60)).exit_code == 0, "the rollout's session goes on"
+        assert (await session.run("ls /tmp/seen", timeout=60)).exit_code == 0, "the rollout's session continues"
 
 
 async def test_shell_reads_a_pipe_to_its_end(cli: Callable[..., list[str]], make_pod: MakePod) -> None:

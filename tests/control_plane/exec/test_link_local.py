@@ -1,4 +1,4 @@
-"""What the probe of isolation says of IPv6 link-local: silent in a closed Pod, and not because it cannot speak.
+"""The isolation probe on IPv6 link-local: it reaches nothing from a closed Pod, although it can open connections.
 
 A neighbour is put on a link with the Pod, as the node is, and listens where the API server would.
 """
@@ -54,7 +54,7 @@ async def closed_pod(client: KubeClient, namespace: str, make_pod: MakePod) -> A
 
 @pytest.fixture
 def neighbour(closed_pod: Json) -> Iterator[NeighbourPod]:
-    """One that the Pod has spoken with over IPv4, so that it knows the hardware, as it does its node's."""
+    """A neighbour that the Pod contacted over IPv4, so that its ARP table has the hardware address, as for its node."""
     pod = pod_network.pod_namespace(closed_pod["metadata"]["uid"])
     with pod_network.machine() as machine, pod_network.link(pod, machine, DEVICE) as address:
         for namespace, source in ((pod, POD), (machine, NEIGHBOUR)):

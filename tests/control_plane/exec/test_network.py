@@ -23,7 +23,7 @@ V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 
 
 async def runs_in(session: Session) -> bytes:
-    """What `noted` commands have written; the session must go on working for that."""
+    """What `noted` commands have written; it needs a working session."""
     return await session.read_file("/tmp/runs")
 
 

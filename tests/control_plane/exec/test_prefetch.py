@@ -79,7 +79,7 @@ async def test_image_that_cannot_be_pulled_fails_only_its_own_prompt(sandboxes: 
         assert (await session.run("echo still here", timeout=30)).stdout == b"still here\n"
     finally:
         await asyncio.gather(bad.delete(), good.delete())
-    assert good.idle_seconds >= 2, "the one that nobody asked for has waited, too"
+    assert good.idle_seconds >= 2, "the sandbox that no claim requested has waited, too"
     assert bad.idle_seconds == 0
 
 

@@ -1,7 +1,7 @@
 """SWE-ReX's own tests of what runs commands, unmodified, against a Pod.
 
 They share their folder with what they test, so the Pod sees the folder under its own path; the pager that they start is
-this machine's. Also here: an image without bash, a deployment nobody stops, programs that find ours by its type.
+this machine's. Also here: an image without bash, a deployment that never stops, programs that find ours by its type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An evaluation in real sandboxes with real grading: killed in between, it goes on where it stopped."""
+"""An evaluation in real sandboxes with real grading: killed in between, it continues where it stopped."""
 
 from __future__ import annotations
 

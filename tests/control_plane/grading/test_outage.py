@@ -1,4 +1,4 @@
-"""The API server is killed during an episode and during its grading: both go on, and no command runs twice."""
+"""The API server is killed during an episode and during its grading: both continue, and no command runs twice."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NEVER = SMALL.model_copy(update={"image_pull_policy": "Never"})
 
 @pytest.fixture
 def absent(task: Task) -> Task:
-    """The task, whose image nobody has."""
+    """The task with an image that no registry has."""
     return replace(task, image="registry.swerl:5000/swe-rl/never-pulled:3")
 
 

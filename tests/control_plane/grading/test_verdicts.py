@@ -99,7 +99,7 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
         assert not (await grader.grade(task, "", fresh=True)).cached
     async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as second_grader:
         assert (await second_grader.grade(task, "", image=first.image)).cached
-        # Since then the image's name was given to another one, as a sandbox of it told.
+        # The image's name now means another image, as a sandbox reported.
         moved = await second_grader.grade(task, "", image=f"{first.image.rpartition(':')[0]}:{'0' * 64}")
         assert (moved.cached, moved.image) == (False, first.image)
 

@@ -1,4 +1,4 @@
-"""A SweEval whose endpoint speaks OpenAI's chat completions and wants a key, which lies in a Secret."""
+"""A SweEval with an endpoint for OpenAI's chat completions whose key is in a Secret."""
 
 from __future__ import annotations
 

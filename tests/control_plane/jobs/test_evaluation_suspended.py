@@ -1,4 +1,4 @@
-"""A SweEval that is suspended rests, goes on where it was, and leaves nothing when it is deleted."""
+"""A suspended SweEval stops, resumes where it was, and leaves nothing when it is deleted."""
 
 from __future__ import annotations
 

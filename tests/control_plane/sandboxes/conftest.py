@@ -107,7 +107,7 @@ class User:
 async def versions(api: KubeClient, url: str, version: int) -> AsyncIterator[Body]:
     """Every version of each object of a listing after `version`, also where a stream ends or breaks in between.
 
-    Unlike the client's own watch it never lists anew, which would pass over what came and went: it raises Expired.
+    Unlike the client's own watch it never lists again, which would skip short-lived objects: it raises Expired.
     """
     while True:
         with suppress(Unavailable):

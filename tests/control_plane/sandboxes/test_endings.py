@@ -20,7 +20,7 @@ def degraded(status: Body) -> bool:
 
 
 async def wait_until_one_is_lost(user: Any, reading: Reading, group: str, reason: str) -> str:
-    """The message, once the group of two says that it lost one Pod for `reason` and goes on with the other."""
+    """The message, once the group of two has lost one Pod for `reason` and continues with the other."""
     status = await user.until(lambda: user.status(group), degraded, 30)
     state, found, message = reading(status, "Degraded")
     assert (state, found) == ("True", reason), status

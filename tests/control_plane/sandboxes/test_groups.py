@@ -52,7 +52,7 @@ async def test_group_of_four_becomes_ready(user: Any, operator: Any, reading: Re
     await user.until(user.policies, lambda policies: not policies, 45)
 
 
-@pytest.mark.alone  # the word comes late where the kubelet has much to tell
+@pytest.mark.alone  # a busy kubelet sends its Event late
 async def test_pull_seconds_are_written_if_their_event_came_in_time(user: Any) -> None:
     for attempt in range(5):
         await user.declare(f"pulled-{attempt}", replicas=1)
@@ -177,7 +177,7 @@ async def test_unschedulable_pod_waits_and_is_reported(user: Any, reading: Readi
     )
     assert reading(status, "Ready")[0] == "False"
     assert len(await user.pods("nowhere")) == 2
-    await user.declare("elsewhere", replicas=1)  # its job's other groups go on
+    await user.declare("elsewhere", replicas=1)  # other groups of the job continue
     await user.phase("elsewhere", "Ready")
     for name in ("nowhere", "elsewhere"):
         await user.delete(name)

@@ -23,7 +23,7 @@ from tests.control_plane.sandboxes.conftest import each_once, versions
 
 Spec = dict[str, Any]
 LEASE = "swe-rl-operator"
-ENDED_SECONDS = 10.0  # that a leader which is stopped has to write down what it knows, and to let go
+ENDED_SECONDS = 10.0  # for a stopping leader to write its state and to release the Lease
 HAND_OVER_SECONDS = 2.0  # from then on: the other looks twice a second
 DURATION_SECONDS = LeaderElectionConfig().lease_duration
 EXPIRED_SECONDS = DURATION_SECONDS + 10.0  # the Lease of one that is killed has to run out, by the other's clock

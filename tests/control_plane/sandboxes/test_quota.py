@@ -1,4 +1,4 @@
-"""A namespace whose ResourceQuota is exhausted: groups wait, say for which quota, and go on as room appears."""
+"""A namespace whose ResourceQuota is exhausted: groups wait, name the quota, and continue when it has room."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_group_without_quota_waits_and_continues_pod_by_pod(
 
 
 async def failed_claim_message(user: User, kubeconfig: str) -> str:
-    """What a client is told that waits for seconds only."""
+    """The message for a client that waits for seconds only."""
     spec = SweSandboxSpec.model_validate({"image": IMAGE, "workdir": "/"})
     async with KubeClient.from_environment(kubeconfig) as client:
         group = await SandboxGroup.declare(

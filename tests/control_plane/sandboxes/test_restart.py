@@ -1,4 +1,4 @@
-"""The operator dies in the middle of its work: the next one goes on, and no sandbox is made twice."""
+"""The operator is killed during its work: the next one continues, and no sandbox is created twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_restarted_operator_completes_groups_without_repetition(
 
     await user.release(f"swesb-{groups[0]}-3")
     await asyncio.to_thread(operator.kill, number)
-    await user.release(f"swesb-{groups[0]}-0")  # while nobody looks
+    await user.release(f"swesb-{groups[0]}-0")  # while no operator runs
     operator.start()
     await asyncio.to_thread(operator.until_leading)
     await asyncio.sleep(3)

@@ -143,7 +143,7 @@ async def test_cpu_seconds_of_a_healthy_group_cost_one_write(user: Any, operator
     await user.until(lambda: metric(operator, counted), lambda value: value >= 90.0, 30)
     await user.release("swesb-four-3")
     cpu_seconds = await user.until(lambda: reported_cpu("four"), lambda value: value > 60.0, 30)
-    assert cpu_seconds == pytest.approx(120.0), "a new process goes on from what was told"
+    assert cpu_seconds == pytest.approx(120.0), "a new process continues from the reported value"
     for name in groups:
         await user.delete(name)
 

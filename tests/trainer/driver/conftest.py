@@ -122,7 +122,7 @@ def local_worker(job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp
 
 @dataclass
 class Watcher:
-    """Keeps what the driver tells people."""
+    """Records the driver's log messages."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     rates: dict[str, float] = field(default_factory=dict)

@@ -122,7 +122,7 @@ def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path, plain:
 
 
 def rollout(*masks: list[int]) -> Rollout:
-    """Answers are runs of ones; step numbers go on over the segments."""
+    """Answers are runs of ones; step numbers continue over the segments."""
     segments, step = [], 0
     for mask in masks:
         segment = TokenSegment(list(range(len(mask))), mask, [-0.5 * sampled for sampled in mask])

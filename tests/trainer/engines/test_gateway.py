@@ -39,7 +39,7 @@ async def scores(routed_engine: RoutedEngine, tokens: list[int]) -> list[float |
 
 
 async def converse(client: AsyncOpenAI) -> None:
-    """Goes on, tries again, goes on from either, forgets, streams."""
+    """Continue, retry, branch, drop messages, stream."""
 
     async def complete(*messages: Any, **options: Any) -> Any:
         return await client.chat.completions.create(model="policy", messages=list(messages), **options)

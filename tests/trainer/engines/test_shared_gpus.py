@@ -134,7 +134,7 @@ async def test_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> Non
 
 
 class FakeServer:
-    """An engine that dies when told to, and counts its starts."""
+    """An engine that exits on request and counts its starts."""
 
     locations = (Location("a", 0),)
 
@@ -152,7 +152,7 @@ class FakeServer:
 
 
 class FakeRouter:
-    """A router that knows the engines it was told of."""
+    """A router that records the engines added to it."""
 
     def __init__(self) -> None:
         self.engines: list[str] = []

@@ -62,7 +62,7 @@ class Fakes:
     votes: int = 0  # the judge was asked for
     broken_judge: bool = False
     verdict: str = "resolved"
-    grading_blocked: asyncio.Event | None = None
+    generation_gate: asyncio.Event | None = None
     release_started: asyncio.Event = field(default_factory=asyncio.Event)
     releasing: asyncio.Event | None = None  # a release ends when it is set
     age: float = 0.0
@@ -121,8 +121,8 @@ class Fakes:
         routing_key: str,
         seed: int | None = None,
     ) -> Generation:
-        if self.grading_blocked is not None:
-            await self.grading_blocked.wait()
+        if self.generation_gate is not None:
+            await self.generation_gate.wait()
         if self.broken_engine:
             raise EngineError("no answer")
         ids = [*map(ord, self.answer), 0]

@@ -66,7 +66,7 @@ async def test_episode_with_a_failed_prompt_gives_no_reward_and_leaves_artifacts
 async def test_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     dependencies: WorkerDependencies, fakes: Fakes, tmp_path: Path
 ) -> None:
-    fakes.grading_blocked = asyncio.Event()
+    fakes.generation_gate = asyncio.Event()
     rollout = await run(
         Worker(replace(dependencies, agent=builtin(fakes, episode_timeout_seconds=0.1))), REQUEST, MEMBERS, 0, 0
     )
@@ -92,7 +92,7 @@ async def test_full_disk_loses_only_the_artifacts(
 
 
 async def test_discarded_group_stops(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
-    fakes.grading_blocked = asyncio.Event()
+    fakes.generation_gate = asyncio.Event()
     running = [asyncio.create_task(run(worker, REQUEST, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
     await worker.discard(REQUEST)
@@ -108,7 +108,7 @@ async def test_episode_with_an_abandoned_verdict_leaves_its_artifacts(
 ) -> None:
     monkeypatch.setattr(fakes, "grade", lambda task, patch, image: asyncio.sleep(60))
     running = asyncio.create_task(run(worker, REQUEST, MEMBERS, 0, 0))
-    while "release 0" not in fakes.events:  # noqa: ASYNC110 - nobody is told
+    while "release 0" not in fakes.events:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.01)
     await worker.discard(REQUEST)
     assert not (await running).valid

@@ -1,4 +1,4 @@
-"""The Markdown pages of the repository, as tests look at them: blocks, commands, inline code, links, cited tests."""
+"""The Markdown pages of the repository, as tests read them: blocks, commands, inline code, links, cited tests."""
 
 from __future__ import annotations
 

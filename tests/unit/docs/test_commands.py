@@ -23,9 +23,9 @@ from swerl_agent.cli import parser
 from .pages import ROOT, Block, blocks, inline, name, pages
 
 LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
-LACKING = {"docker", "gpu", "hours", "network", "other cluster"}
+MISSING_REQUIREMENTS = {"docker", "gpu", "hours", "network", "other cluster"}
 README = "tests/e2e/test_readme.py"
-HERE = "tests/unit/docs/test_commands.py"
+THIS_FILE = "tests/unit/docs/test_commands.py"
 CLUSTERS = "tests/e2e/test_clusters_page.py"
 # Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
 RUN_BY = {
@@ -34,7 +34,7 @@ RUN_BY = {
     "make venv": ("Makefile", "lint: venv"),
     "make images": ("Makefile", "test-control-plane: venv cluster images"),
     "make cluster": ("Makefile", "test-control-plane: venv cluster images"),
-    "make help": (HERE, '"make", "help"'),
+    "make help": (THIS_FILE, '"make", "help"'),
     "export PYTHONPATH=": ("Makefile", "export PYTHONPATH"),
     "python -m pytest": ("Makefile", "-m pytest -q"),
     "export KUBECONFIG=": (README, "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig"),
@@ -66,7 +66,7 @@ RUN_BY = {
     "swerl sandbox": ("tests/control_plane/exec/test_cli.py", '"swerl_agent.cli", "sandbox"'),
     "swerl view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
     "swerl trajectories audit": ("tests/unit/agent/audit/test_audit.py", '"trajectories", "audit"'),
-    "python -m tasks.repository": (HERE, '"tasks.repository"'),
+    "python -m tasks.repository": (THIS_FILE, '"tasks.repository"'),
     "python -m swerl_trainer.plan": ("tests/unit/docs/test_layouts.py", "examples(), ids"),
     "python -m tests.bench.parity_bench": ("tests/control_plane/grading/test_parity.py", '"tests.bench.parity_bench"'),
 }
@@ -77,7 +77,7 @@ ASSIGNMENT = re.compile(r"^[A-Z_]+=")
 @pytest.mark.parametrize("block", blocks(), ids=str)
 def test_every_block_is_in_its_language(block: Block) -> None:
     assert block.language in LANGUAGES, f"{block}: name the language, one of {sorted(LANGUAGES)}"
-    assert block.needs <= LACKING
+    assert block.needs <= MISSING_REQUIREMENTS
     if block.language == "python":
         for module, names in imports(ast.parse(block.text)):
             assert set(names) <= set(dir(__import__(module, fromlist=names))), f"{block}: {module} lacks one of {names}"
@@ -100,7 +100,7 @@ def test_inline_commands_and_options_exist(page: Path) -> None:
     for code in inline(page):
         words = code.split()
         if words[0] in ("make", "swerl") or words[1:2] == ["-m"]:
-            known(words)
+            check_module(words)
         for option in re.findall(r"^--[a-z][a-z-]+", code) if page.name not in OF_OTHERS else []:
             assert option in options(), f"{name(page)}: no command has the option {option}"
 
@@ -127,20 +127,20 @@ def check(words: list[str], block: Block) -> None:
     words = list(words)
     while ASSIGNMENT.match(words[0]) and len(words) > 1:
         words.pop(0)
-    known(words)
+    check_module(words)
     if words[0] == "swerl":
         parser().parse_args(words[1:])
     if not block.needs:
         command = " ".join(words)
-        begun = max((begin for begin in RUN_BY if command.startswith(begin)), key=len, default=None)
-        assert begun, (
+        prefix = max((begin for begin in RUN_BY if command.startswith(begin)), key=len, default=None)
+        assert prefix, (
             f"{block}: no test runs `{command}`; add one to RUN_BY, or <!-- needs: network --> above the block"
         )
-        file, proof = RUN_BY[begun]
-        assert proof in (ROOT / file).read_text(), f"{file} no longer runs `{begun}`"
+        file, proof = RUN_BY[prefix]
+        assert proof in (ROOT / file).read_text(), f"{file} no longer runs `{prefix}`"
 
 
-def known(words: list[str]) -> None:
+def check_module(words: list[str]) -> None:
     """Make targets, modules, `swerl` verbs and files that a command names exist."""
     if words[0] == "make":
         assert set(words[1:]) <= targets(), f"no such target: {shlex.join(words)}"

@@ -1,4 +1,4 @@
-"""The agent's client before a server that says when to come back: not earlier, not for ever, nothing lost."""
+"""The agent's client and a server with Retry-After: it waits as long as requested, not forever, and loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator before a server that says when to come back: not earlier, not for ever."""
+"""The operator and a server with Retry-After: it waits as long as requested, and not forever."""
 
 from __future__ import annotations
 

@@ -129,7 +129,10 @@ def test_cordoned_gpu_node_is_found() -> None:
         "spec": {"unschedulable": True},
         "status": {"allocatable": {"nvidia.com/gpu": "8"}},
     }
-    assert [(one.status, "cordoned" in one.message) for one in gpus([node])] == [("warning", True), ("ok", False)]
+    assert [(finding.status, "cordoned" in finding.message) for finding in gpus([node])] == [
+        ("warning", True),
+        ("ok", False),
+    ]
 
 
 def test_volumes_of_one_node_are_too_few_for_several() -> None:

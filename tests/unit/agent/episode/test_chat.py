@@ -22,7 +22,7 @@ QUICK = RetryPolicy(first_delay=0.01)
 
 
 class Replies:
-    """Gives each reply once, the last for ever."""
+    """Gives each reply once, then always the last."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""The built-in agent with a server that is spoken to in messages."""
+"""The built-in agent with a chat-completions server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocols an agent speaks, each against the same small repository."""
+"""The protocols of an agent, each against the same small repository."""
 
 from __future__ import annotations
 

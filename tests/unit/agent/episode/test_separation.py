@@ -42,7 +42,7 @@ JOB = next(item["spec"] for item in yaml.safe_load_all(EXAMPLE.read_text()) if i
 
 @dataclass
 class RecordingSandbox:
-    """A sandbox that notes what it is told, and answers every command with a patch."""
+    """A sandbox that records its input and answers every command with a patch."""
 
     commands: list[str] = field(default_factory=list)
     image: str = ""

@@ -1,4 +1,4 @@
-"""Evaluations whose endpoint is spoken to in messages: what is refused before the cluster is asked, what is kept."""
+"""Evaluations with a chat-completions endpoint: what is refused before the first API request, what is written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_model_unknown_to_the_server_starts_no_sample(tasks: Path, capsys:
         assert await asyncio.to_thread(main, eval_command(tasks, server.url, "--model", "policy-8b")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"swerl: {server.url} does not serve model 'policy-8b' but {MODEL}; choose one with --model")
-    assert list((tasks.parent / "out").iterdir()) == [], "the right name may go on in this folder"
+    assert list((tasks.parent / "out").iterdir()) == [], "a run with the right name can use this folder"
 
 
 async def test_refused_key_starts_no_sample(

@@ -1,4 +1,4 @@
-"""The `swerl` command ends in order when it is told to."""
+"""The `swerl` command ends in order on a signal."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class BlockedScript(Script):
 class GatewayEpisode:
     """An episode at a gateway, and a client of it."""
 
-    client: Any  # AsyncOpenAI, told things that its types rule out
+    client: Any  # AsyncOpenAI with arguments that its types exclude
     endpoint: Endpoint
     recording: Recording
     engine: Script

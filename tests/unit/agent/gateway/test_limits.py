@@ -107,7 +107,7 @@ async def test_disconnected_client_loses_no_result(opened: Open, stream: bool) -
         await asyncio.wait({running})
         episode.engine.go.set()
         async with asyncio.timeout(5):
-            while not episode.recording.answers:  # noqa: ASYNC110 - nobody is told
+            while not episode.recording.answers:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
     check(episode.recording, 1)
 

@@ -190,7 +190,7 @@ async def test_episodes_time_ends_command_and_request(
 async def test_cancelled_check_leaves_no_running_process(attempt: Episodes, plain: HFTokenizer) -> None:
     running = asyncio.create_task(attempt(plain, block("sleep 60")))
     async with asyncio.timeout(30):
-        while not attempt.engine.read:  # noqa: ASYNC110 - nobody is told
+        while not attempt.engine.read:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.05)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Streams: what the client hears while the model is at work, and how they fail."""
+"""Streams: what the client receives while the model generates, and how they fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import BlockedScript, GatewayEpisode, Open, check, user
 
 
 async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
-    """The lines of a stream that are not empty, as they come; from the first comment on the engine goes on."""
+    """The lines of a stream that are not empty, as they come; after the first comment the engine continues."""
     assert isinstance(episode.engine, BlockedScript)
     question = {"messages": [user("Hi")], "stream": True}
     async with episode.client._client.stream(
@@ -77,9 +77,9 @@ async def test_answer_is_recorded_when_the_client_leaves_its_stream(opened: Open
         assert isinstance(episode.engine, BlockedScript)
         stream = await episode.complete(user("Hi"), stream=True)
         await stream.close()
-        await asyncio.sleep(0.05)  # comments that nobody takes
+        await asyncio.sleep(0.05)  # comments that no client reads
         episode.engine.go.set()
         async with asyncio.timeout(5):
-            while not episode.recording.answers:  # noqa: ASYNC110 - nobody is told
+            while not episode.recording.answers:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
     check(episode.recording, 1)

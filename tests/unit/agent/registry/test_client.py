@@ -1,4 +1,4 @@
-"""What a registry refuses or asks to wait for, and what is said of images that it does not speak of."""
+"""Refusals and rate limits of a registry, and the state of images that it says nothing about."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class FakeRegistry:
 
 @asynccontextmanager
 async def served(answer: Answer) -> AsyncIterator[tuple[FakeRegistry, str]]:
-    front, application = FakeRegistry(answer), web.Application()
-    application.router.add_route("*", "/{path:.*}", front.handle)
+    registry, application = FakeRegistry(answer), web.Application()
+    application.router.add_route("*", "/{path:.*}", registry.handle)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield front, f"127.0.0.1:{runner.addresses[0][1]}"
+        yield registry, f"127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
@@ -67,12 +67,12 @@ async def test_pause_that_the_registry_asks_for_holds_for_all_requests() -> None
             return web.Response(status=429, headers={"Retry-After": "1"})
         return web.Response(status=200 if request.path.endswith("/here") else 404)
 
-    async with served(answer) as (front, host):
+    async with served(answer) as (registry, host):
         found = await states([f"{host}/x:here", *(f"{host}/x:gone-{n}" for n in range(8))])
-    assert [one.state for one in found] == ["present"] + ["missing"] * 8
-    after = [when - refused[0] for when, _, _ in front.requests]
-    assert not [when for when in after if 0.2 < when < 0.95], "requests in flight aside, none came before a second"
-    assert {method for _, method, _ in front.requests} == {"HEAD"}
+    assert [state.state for state in found] == ["present"] + ["missing"] * 8
+    retries = [when - refused[0] for when, _, _ in registry.requests]
+    assert not [when for when in retries if 0.2 < when < 0.95], "requests in flight aside, none came before a second"
+    assert {method for _, method, _ in registry.requests} == {"HEAD"}
 
 
 async def test_pulls_that_a_registry_still_allows_are_known() -> None:
@@ -94,40 +94,40 @@ async def test_login_is_sent_where_it_is_requested(challenge: str) -> None:
             assert request.query["scope"] == "repository:x/y:pull" and request.query["service"] == "r"
             assert request.headers["Authorization"] == login.header
             return web.json_response({"access_token": "let-me-in"})
-        wanted = TOKEN if challenge.startswith("Bearer") else login.header
-        if request.headers.get("Authorization") == wanted:
+        expected = TOKEN if challenge.startswith("Bearer") else login.header
+        if request.headers.get("Authorization") == expected:
             return web.Response()
         return web.Response(status=401, headers={"WWW-Authenticate": challenge.format(host=request.host)})
 
-    async with served(answer) as (front, host):
-        assert [one.state for one in await states([f"{host}/x/y:1"] * 1, logins={host: login})] == ["present"]
-        asked = len(front.requests)
-        assert [one.state for one in await states([f"{host}/x/y:1"])] == (
+    async with served(answer) as (registry, host):
+        assert [state.state for state in await states([f"{host}/x/y:1"] * 1, logins={host: login})] == ["present"]
+        request_count = len(registry.requests)
+        assert [state.state for state in await states([f"{host}/x/y:1"])] == (
             ["denied"] if challenge.startswith("Basic") else ["undecided"]
         )
-    assert asked == (3 if challenge.startswith("Bearer") else 2)
+    assert request_count == (3 if challenge.startswith("Bearer") else 2)
 
 
 async def test_images_of_a_registry_that_fails_are_undecided_and_never_missing() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=418 if "odd" in request.path else 503, headers={"Retry-After": "0"})
 
-    nobody = f"127.0.0.1:{free_port()}"
-    async with served(answer) as (front, host):
-        found = await states([f"{host}/x:1", f"{host}/x:odd", f"{nobody}/x:1", "x/Y"], RegistryLimits(retries=1))
-    assert [one.state for one in found] == ["undecided", "undecided", "undecided", "missing"]
-    details = [one.detail for one in found]
+    closed_port = f"127.0.0.1:{free_port()}"
+    async with served(answer) as (registry, host):
+        found = await states([f"{host}/x:1", f"{host}/x:odd", f"{closed_port}/x:1", "x/Y"], RegistryLimits(retries=1))
+    assert [state.state for state in found] == ["undecided", "undecided", "undecided", "missing"]
+    details = [state.detail for state in found]
     assert details[0] == f"{host} answered 503 to every try" and "answered 418" in details[1]
-    assert f"{nobody} cannot be reached" in details[2] and "repository 'x/Y' is malformed" in details[3]
-    assert len(front.requests) == 3
+    assert f"{closed_port} cannot be reached" in details[2] and "repository 'x/Y' is malformed" in details[3]
+    assert len(registry.requests) == 3
 
 
 async def test_no_minute_has_more_turns_than_allowed() -> None:
     pace, turns = Pace(3, period=0.5), list[float]()
 
-    async def one() -> None:
+    async def take_turn() -> None:
         await pace.turn()
         turns.append(time.monotonic())
 
-    await asyncio.gather(*(one() for _ in range(8)))
+    await asyncio.gather(*(take_turn() for _ in range(8)))
     assert all(later - earlier >= 0.49 for earlier, later in zip(turns, turns[3:], strict=False))

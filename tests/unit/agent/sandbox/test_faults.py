@@ -45,7 +45,7 @@ async def test_command_survives_a_lost_stream(
 async def test_lost_result_is_sent_again(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", f"echo result; touch {tmp_path}/end; sleep 0.3")
     await until((tmp_path / "end").exists)
-    image_folder.channel._lost = True  # nothing arrives any more, and nobody has noticed
+    image_folder.channel._lost = True  # nothing arrives any more, which is not detected yet
     await asyncio.sleep(1)
     image_folder.channel.disconnect()
     assert (await task).stdout == b"result\n"  # type: ignore[attr-defined]

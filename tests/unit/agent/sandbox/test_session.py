@@ -159,11 +159,11 @@ async def test_output_through_other_descriptors_is_complete(session: Session) ->
 
 async def test_truncated_output_has_both_ends_and_the_true_count(session: Session) -> None:
     result = await session.run("seq 1 200000; seq 1 3 >&2", timeout=60, max_output=1001)
-    whole = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
-    assert (result.stdout_bytes, len(result.stdout)) == (len(whole), 1001)
-    assert result.stdout == whole[:501] + whole[-500:]
+    expected = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
+    assert (result.stdout_bytes, len(result.stdout)) == (len(expected), 1001)
+    assert result.stdout == expected[:501] + expected[-500:]
     assert result.stderr == b"1\n2\n3\n"
-    assert f"[{len(whole) - 1001} bytes left out]" in result.output
+    assert f"[{len(expected) - 1001} bytes left out]" in result.output
 
 
 async def test_output_at_the_limit_is_complete(session: Session) -> None:
@@ -193,9 +193,11 @@ async def test_timeout_kills_the_command_and_keeps_its_output(session: Session) 
 
 async def test_kill_reaches_every_process_of_the_command(session: Session, image_folder: ImageFolder) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
-    nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
-    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
-    count = f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c -e '[m]arker-{session.token}' -e '[s]{nap[1:]}'"
+    sleep_command = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # no other process sleeps as long
+    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {sleep_command}', timeout=3)
+    count = (
+        f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c -e '[m]arker-{session.token}' -e '[s]{sleep_command[1:]}'"
+    )
     polled = f'for i in $(seq 20); do n=$({count}); [ "$n" = 0 ] && break; sleep 1; done; echo $n'
     assert (await session.run(polled, timeout=60)).stdout == b"0\n"
 

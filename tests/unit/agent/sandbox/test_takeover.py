@@ -1,4 +1,4 @@
-"""A session goes on with another client: what bears an id runs once for all of them."""
+"""Another client continues a session: a command with an id runs once for all of them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def exited(finished: str) -> list[Json]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "kind"),
+    ("status", "kind"),
     [
         (pod(containerStatuses=container(running={})), None),
         (pod("Pending"), None),
@@ -144,8 +144,8 @@ def exited(finished: str) -> list[Json]:
         (pod("Failed", reason="Evicted", message="The node was low on resource: ephemeral-storage."), Evicted),
     ],
 )
-def test_lost_pod_has_its_error(seen: Json, kind: type[Exception] | None) -> None:
-    lost = loss_error(seen, "u")
+def test_lost_pod_has_its_error(status: Json, kind: type[Exception] | None) -> None:
+    lost = loss_error(status, "u")
     assert (type(lost) if lost else None) is kind
     assert lost is None or "n/p" in str(lost)
 

@@ -53,7 +53,7 @@ def test_preflight_mounts_a_claim_once_however_many_sources_are_on_it(make_attem
     attempt = make_attempt(model={"source": sources["model"]}, tasks={"source": sources["train"]})
     spec = attempt_preflight(attempt)["spec"]
     assert [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"]] == ["data"]
-    [trainer] = [one for one in spec["containers"] if one["name"] == "trainer"]
+    [trainer] = [container for container in spec["containers"] if container["name"] == "trainer"]
     assert trainer["command"][-2:] == ["/preflight/data/model", "/preflight/data/train"]
     assert [mount["mountPath"] for mount in trainer["volumeMounts"]] == ["/preflight/data"]
 
@@ -71,7 +71,7 @@ def test_preflight_distinguishes_a_missing_path_from_a_changed_job(make_attempt:
 
 def test_preflight_is_over_when_its_own_containers_are(make_attempt: MakeAttempt) -> None:
     manifest = attempt_preflight(make_attempt())
-    own: list[Any] = [
+    own_containers: list[Any] = [
         {"name": container["name"], "image": "i", "state": {"terminated": {"exitCode": 0}}}
         for container in manifest["spec"]["containers"]
     ]
@@ -80,32 +80,32 @@ def test_preflight_is_over_when_its_own_containers_are(make_attempt: MakeAttempt
     def state(*containers: Any) -> str:
         return read_preflight(manifest | {"status": {"containerStatuses": [*containers]}}, manifest).state
 
-    assert state(sidecar, *own) == "passed"
-    assert state(sidecar, *own[1:]) == "waiting"
+    assert state(sidecar, *own_containers) == "passed"
+    assert state(sidecar, *own_containers[1:]) == "waiting"
     killed = sidecar | {"state": {"terminated": {"exitCode": 137}}}
-    assert state(killed, *own) == "passed", "the end of a sidecar says nothing about the sources"
+    assert state(killed, *own_containers) == "passed", "the end of a sidecar says nothing about the sources"
 
 
 def test_preflight_needs_the_secrets_of_the_pods_that_it_precedes(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "envFromSecrets": ["hub"]})
-    containers = {one["name"]: one for one in attempt_preflight(attempt)["spec"]["containers"]}
+    containers = {container["name"]: container for container in attempt_preflight(attempt)["spec"]["containers"]}
     assert containers["trainer"]["envFrom"] == [{"secretRef": {"name": "hub"}}]
     assert "envFrom" not in containers["model"]
 
 
 def test_pod_that_admission_refuses_is_reported_in_its_words() -> None:
-    words = "pods is forbidden: exceeded quota: gpus"
-    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreateHeadPod", "message": words}
+    message = "pods is forbidden: exceeded quota: gpus"
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreateHeadPod", "message": message}
     cluster = {"metadata": {"name": "demo-1"}, "status": {"conditions": [condition]}}
     problem = cluster_problem(cluster, [])
     assert problem is not None and problem.reason == "PodRefused"
-    assert words in problem.message and "RayCluster demo-1" in problem.message
+    assert message in problem.message and "RayCluster demo-1" in problem.message
     cluster["status"] = {"conditions": [condition | {"status": "False"}]}
     assert cluster_problem(cluster, []) is None
 
 
 def test_container_that_others_added_and_that_is_not_ready_is_named() -> None:
-    ours, sidecar = {"name": "ray-head", "ready": False}, {"name": "istio-proxy", "ready": False}
-    (named,) = sidecars_not_ready([pod(containerStatuses=[sidecar, ours])], "ray-")
+    head_status, sidecar = {"name": "ray-head", "ready": False}, {"name": "istio-proxy", "ready": False}
+    (named,) = sidecars_not_ready([pod(containerStatuses=[sidecar, head_status])], "ray-")
     assert "istio-proxy" in named and "demo-1-head" in named
-    assert sidecars_not_ready([pod(containerStatuses=[sidecar | {"ready": True}, ours])], "ray-") == []
+    assert sidecars_not_ready([pod(containerStatuses=[sidecar | {"ready": True}, head_status])], "ray-") == []

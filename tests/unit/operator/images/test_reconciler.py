@@ -90,7 +90,7 @@ async def test_new_set_of_the_same_name_pulls_its_images_again() -> None:
 async def test_pulls_per_minute_stay_below_the_limit_of_public_registries(
     observed_seconds: float, waits: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock_start = time.monotonic()  # a set that is new looks at the machine's own clock
+    clock_start = time.monotonic()  # a new set uses the machine's own clock
     clock = SimpleNamespace(now=clock_start)
     monkeypatch.setattr("swerl_operator.images.reconciler.time.monotonic", lambda: clock.now)
     server = Server(["a", "b", "c", "d"], {}, per_minute=SweImageSetSpec(images=["a"]).pulls_per_minute)

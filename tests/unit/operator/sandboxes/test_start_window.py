@@ -1,4 +1,4 @@
-"""The window adapts to the nodes, and no Pod occupies a slot for ever."""
+"""The window adapts to the nodes, and no Pod occupies a slot forever."""
 
 from __future__ import annotations
 
