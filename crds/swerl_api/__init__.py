@@ -6,7 +6,7 @@ Guarantee: these models are the single source of the CRDs; `python -m swerl_api`
 from .agent import AgentKind, AgentSpec, ContextPolicy, ObservationSpec
 from .algorithm import AlgorithmSpec
 from .base import API_VERSION, GROUP, VERSION, Resources, Toleration
-from .checkpoint import CheckpointSpec
+from .checkpoint import CheckpointSpec, ExportSpec, Resume
 from .conditions import (
     Condition,
     EvalCondition,
@@ -58,6 +58,7 @@ __all__ = [
     "EvalProgress",
     "EvalReason",
     "EvaluationFile",
+    "ExportSpec",
     "GradingCounts",
     "GradingSpec",
     "HeldOutRates",
@@ -76,6 +77,7 @@ __all__ = [
     "RayPods",
     "RegistryRewrite",
     "Resources",
+    "Resume",
     "RolloutEngines",
     "RouterSpec",
     "SampleSpec",

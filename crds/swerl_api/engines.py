@@ -41,6 +41,10 @@ class RolloutEngines(Engines):
 
     workers: Positive = 1
     """Rollout worker processes on the head Pod; each drives many episodes."""
+    keep_cache: bool = False
+    """Keep the KV cache at a weight update (SGLang's pause mode in_place): running requests continue at once. They, and
+    new requests with a cached prefix, then use keys and values of earlier weights, which no version records. False:
+    requests are retracted and recomputed, and the cache is emptied. Needs algorithm.partialRollouts."""
 
 
 class ServedEngines(Engines, RayPods):

@@ -107,6 +107,11 @@ class SweRLJobSpec(ApiModel):
             ".model.lora.update",
         ),
         Rule(
+            "!self.rollout.keepCache || (self.algorithm.partialRollouts && !self.colocate && !has(self.model.lora))",
+            "rollout.keepCache needs algorithm.partialRollouts, and neither colocate nor model.lora",
+            ".rollout.keepCache",
+        ),
+        Rule(
             "self.algorithm.groupSize <= self.sandbox.maxConcurrent",
             "algorithm.groupSize must not exceed sandbox.maxConcurrent: a group is admitted whole",
             ".sandbox.maxConcurrent",

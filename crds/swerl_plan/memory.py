@@ -134,9 +134,10 @@ class _Stage:
         return (STATE if self.settings.bytes_per_weight < FP32 else ADAM_MOMENTS) * self.sharded
 
     def _save(self) -> Memory:
-        """Every rank copies the optimizer and the weights that it writes to its host; a resume reads as much."""
+        """Every rank copies the optimizer and the weights that it writes to its host, and the next step begins; a
+        resume reads as much."""
         written = (STATE + self.settings.bytes_per_weight) * self.sharded
-        return self._memory(self._resident(), {"written": written}, trains=True)
+        return self._memory(self._resident() | self._training(), {"written": written}, trains=True)
 
     def _training(self) -> dict[str, int]:
         """What a step needs beside what stays: gloo sums a copy of the gradients, NCCL needs none."""

@@ -89,9 +89,9 @@ def measure(case: str, model: str) -> dict[str, float]:
     seconds = []
     for _ in range(UPDATES):
         began = time.perf_counter()
-        buckets = trainer.weight_buckets(512 * MIB, whole=False)
+        buckets = trainer.sender.metadata(512 * MIB, whole=False)
         for number in range(len(buckets)):
-            trainer.export_bucket(number)
+            trainer.sender.export(number)
         seconds.append(time.perf_counter() - began)
     folder = Path(model).with_name(case)
     trainer.save(str(folder))

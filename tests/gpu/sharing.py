@@ -19,10 +19,10 @@ class OneRank:
         return [HERE]
 
     async def weight_buckets(self, max_bytes: int = 2**28, *, whole: bool = True) -> list[WeightBucket]:
-        return self.trainer.weight_buckets(max_bytes, whole=whole)
+        return self.trainer.sender.metadata(max_bytes, whole=whole)
 
     async def export_bucket(self, number: int) -> list[str]:
-        return [self.trainer.export_bucket(number)]
+        return [self.trainer.sender.export(number)]
 
     async def release_bucket(self) -> None:
-        self.trainer.release_bucket()
+        self.trainer.sender.release()

@@ -1,10 +1,10 @@
 """Checkpoints of a job in a folder that outlives its Pods.
 
-Guarantees: `newest` returns a checkpoint only when everything in it is on disk: the marker is written last, after
-fsync, and one rename gives the folder its name. An incomplete checkpoint is never loaded; it is logged, and the next
-write removes it. The newest complete checkpoint is never pruned.
+Guarantees: a checkpoint is complete only when everything in it is on disk: the marker is written last, after fsync, and
+one rename gives the folder its name. An incomplete checkpoint is never loaded; it is logged, and the next write removes
+it. The newest complete checkpoint is never pruned. `damage` finds every file of the ranks that changed since.
 
-Layout: `<root>/step-0000012/{COMPLETE, state.json, ...}`; in progress: `<root>/.writing-0000012-<pid>`.
+Layout: `<root>/step-0000012/{COMPLETE, state.json, files.json, ...}`; in progress: `<root>/.writing-0000012-<pid>`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from swerl_api.names import checkpoint_name
 
@@ -26,12 +26,22 @@ logger = logging.getLogger(__name__)
 
 MARKER = "COMPLETE"
 STATE = "state.json"
+FILES = "files.json"
+ABANDONED = ".abandoned"  # ends the name of a checkpoint that the job went back behind
 _NAME = re.compile(r"^step-(\d{7,})$")
 _WRITING = ".writing-"
+_BLOCK = 8 * 2**20  # bytes read at a time
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint could not be written or read; the message names the folder."""
+
+
+class FileSum(NamedTuple):
+    """What identifies the content of a file."""
+
+    bytes: int
+    crc32: int
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,8 @@ class Checkpoint:
 
     folder: Path
     step: int
-    state: dict[str, Any]  # the driver's part, as given to `write`
+    state: dict[str, Any]  # the driver's part, as given to `finish`
+    files: dict[str, FileSum] = field(default_factory=dict)  # the ranks' files by name
 
 
 class CheckpointStore:
@@ -54,38 +65,44 @@ class CheckpointStore:
         """Complete checkpoints, oldest first; incomplete and unreadable ones are logged and left out."""
         return [found for folder in self._folders() if (found := _read(folder)) is not None]
 
-    def newest(self) -> Checkpoint | None:
-        """The checkpoint to resume from, None when there is none."""
-        for folder in reversed(self._folders()):
-            if (found := _read(folder)) is not None:
-                return found
-        return None
-
-    @asynccontextmanager
-    async def write(self, step: int, state: Mapping[str, Any]) -> AsyncIterator[Path]:
-        """A folder to fill with the ranks' files; the checkpoint exists when the block ends without an exception.
-
-        `state` is the driver's part (data cursor, buffer, attempt), JSON-able. Raises CheckpointError when the write
-        fails; a checkpoint of the same step is replaced.
-        """
+    def begin(self, step: int) -> Path:
+        """A folder for the ranks' files of `step`; what an earlier `begin` left unfinished is removed."""
         try:
-            folder = self._begin(step)
-            yield folder
-            self._finish(folder, step, state)
+            self.root.mkdir(parents=True, exist_ok=True)
+            for incomplete in self.root.glob(f"{_WRITING}*"):
+                logger.warning("removing incomplete checkpoint %s", incomplete)
+                shutil.rmtree(incomplete, ignore_errors=True)
+            folder = self.root / f"{_WRITING}{step:07d}-{os.getpid()}"
+            folder.mkdir()
         except OSError as error:
             raise CheckpointError(f"checkpoint of step {step} under {self.root}: {error}") from error
-
-    def _begin(self, step: int) -> Path:
-        self.root.mkdir(parents=True, exist_ok=True)
-        for incomplete in self.root.glob(f"{_WRITING}*"):
-            logger.warning("removing incomplete checkpoint %s", incomplete)
-            shutil.rmtree(incomplete, ignore_errors=True)
-        folder = self.root / f"{_WRITING}{step:07d}-{os.getpid()}"
-        folder.mkdir()
         return folder
 
-    def _finish(self, folder: Path, step: int, state: Mapping[str, Any]) -> None:
+    def finish(self, folder: Path, step: int, state: Mapping[str, Any], files: Mapping[str, FileSum]) -> Checkpoint:
+        """Make the content of `folder` the checkpoint of `step`; one of the same step is replaced.
+
+        `state` is the driver's part (data cursor, pending work, attempt), JSON-able; `files` the sums of the ranks'
+        files. Raises CheckpointError when the disk refuses.
+        """
+        try:
+            self._complete(folder, step, state, files)
+            self._prune()
+        except OSError as error:
+            raise CheckpointError(f"checkpoint of step {step} under {self.root}: {error}") from error
+        return Checkpoint(self.root / checkpoint_name(step), step, dict(state), dict(files))
+
+    def abandon(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Rename checkpoints so that no attempt resumes from them; their content stays."""
+        for checkpoint in checkpoints:
+            aside = checkpoint.folder.with_name(checkpoint.folder.name + ABANDONED)
+            if aside.exists():
+                shutil.rmtree(aside)
+            checkpoint.folder.rename(aside)
+            logger.warning("checkpoint of step %d is abandoned: moved to %s", checkpoint.step, aside)
+
+    def _complete(self, folder: Path, step: int, state: Mapping[str, Any], files: Mapping[str, FileSum]) -> None:
         (folder / STATE).write_text(json.dumps(dict(state), indent=1))
+        (folder / FILES).write_text(json.dumps(dict(files), indent=1))
         for path in sorted(folder.rglob("*"), reverse=True):
             fsync_path(path)
         (folder / MARKER).write_text(f"{step}\n")
@@ -96,7 +113,6 @@ class CheckpointStore:
             shutil.rmtree(final)
         folder.rename(final)
         fsync_path(self.root)
-        self._prune()
 
     def _prune(self) -> None:
         if not self.keep_last:
@@ -109,6 +125,34 @@ class CheckpointStore:
         if not self.root.is_dir():
             return []
         return sorted((p for p in self.root.iterdir() if _NAME.match(p.name)), key=_step)
+
+
+def sum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
+    """The sums of the files `names` of `folder`, each read once."""
+    return {name: _sum(folder / name) for name in names}
+
+
+def damage(folder: Path, files: Mapping[str, Sequence[int]]) -> list[str]:
+    """What is wrong with each file of `folder` that is not as `files` describes it."""
+    found = []
+    for name, (size, crc32) in files.items():
+        try:
+            now = (folder / name).stat().st_size
+            if now != size:
+                found.append(f"{name} has {now} bytes instead of {size}")
+            elif _sum(folder / name).crc32 != crc32:
+                found.append(f"{name} has other content than was written")
+        except OSError as error:
+            found.append(f"{name} cannot be read: {error.strerror}")
+    return found
+
+
+def _sum(path: Path) -> FileSum:
+    size = crc32 = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            size, crc32 = size + len(block), zlib.crc32(block, crc32)
+    return FileSum(size, crc32)
 
 
 def _step(folder: Path) -> int:
@@ -124,10 +168,11 @@ def _read(folder: Path) -> Checkpoint | None:
         return None
     try:
         state = json.loads((folder / STATE).read_text())
-    except (OSError, ValueError) as error:
+        files = {name: FileSum(*sums) for name, sums in json.loads((folder / FILES).read_text()).items()}
+    except (OSError, TypeError, ValueError) as error:
         logger.warning("ignoring unreadable checkpoint %s: %s", folder, error)
         return None
-    return Checkpoint(folder=folder, step=_step(folder), state=state)
+    return Checkpoint(folder=folder, step=_step(folder), state=state, files=files)
 
 
 def fsync_path(path: Path) -> None:

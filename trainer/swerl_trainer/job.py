@@ -94,6 +94,11 @@ class Job:
         return self.paths.output / names.checkpoints_folder(self.name)
 
     @property
+    def exports(self) -> Path:
+        """Weights of the job in Hugging Face format, of all attempts."""
+        return self.folder / names.EXPORTS_FOLDER
+
+    @property
     def logs(self) -> Path:
         """Logs of this attempt's servers."""
         return self.folder / "logs" / str(self.attempt)

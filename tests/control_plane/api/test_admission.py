@@ -33,7 +33,7 @@ MUTABLE: dict[str, Any] = {
     "suspend": True,
     "algorithm": {"steps": 99},
     "sandbox": {"maxConcurrent": 17},
-    "checkpoint": {"every": 1},
+    "checkpoint": {"every": 1, "resume": 40, "export": {"every": 20}, "mirror": "s3://bucket/runs"},
 }
 EVALUATION_IMMUTABLE: dict[str, Any] = {
     "model": {"name": "another"},

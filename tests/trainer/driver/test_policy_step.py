@@ -31,7 +31,12 @@ class Ranks:
     async def set_learning_rate(self, lr: float) -> None:
         self.rates.append(lr)
 
-    async def save(self, folder: Any) -> None: ...
+    async def begin_save(self, folder: Any) -> None: ...
+
+    async def save_hf(self, folder: Any) -> None: ...
+
+    async def complete_save(self) -> dict[str, Any]:
+        return {}
 
     async def release_memory(self) -> None: ...
 

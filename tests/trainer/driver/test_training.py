@@ -4,19 +4,24 @@ jobs on one volume, of supervised steps alone."""
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import aiohttp
+import torch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.components import AttemptComponents
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.training import Training
 from swerl_trainer.job import Job
 from swerl_trainer.metrics.sinks import rows
+from swerl_trainer.mirror import mirror_of
 from swerl_trainer.rollout.operations import RolloutWorker
+from transformers import AutoModelForCausalLM
 
 if TYPE_CHECKING:
     from .conftest import LocalSandboxes, Watcher
@@ -43,7 +48,8 @@ async def test_job_trains_and_the_next_attempt_continues(
     http: aiohttp.ClientSession,
     local_ray: Any,
 ) -> None:
-    first = make_job(make_model(0), algorithm=WARM_START)
+    saving = {"export": {}, "mirror": f"memory://{uuid4()}"}
+    first = make_job(make_model(0), algorithm=WARM_START, checkpoint=saving)
     write_demonstrations(first)
     components = AttemptComponents(
         first, http, time.monotonic(), make_worker=lambda url, number, judge: make_worker(first, url)
@@ -55,11 +61,18 @@ async def test_job_trains_and_the_next_attempt_continues(
         assert set(watcher.rates) == {"before", "after"}
         assert (first.checkpoints / "step-0000002" / "COMPLETE").is_file()
 
-        second = make_job(make_model(0), attempt=2, algorithm=WARM_START | {"steps": 3})
+        shutil.rmtree(first.checkpoints)
+        second = make_job(make_model(0), attempt=2, algorithm=WARM_START | {"steps": 3}, checkpoint=saving)
         await Training(second, components, watcher).run()
     finally:
         await components.close()
 
+    copies = mirror_of(first, "checkpoints")
+    assert copies is not None and copies.names() == ["step-0000002", "step-0000003"]
+    exports = sorted(first.exports.iterdir())
+    assert [path.name for path in exports] == copies.names()
+    base, last = (AutoModelForCausalLM.from_pretrained(path) for path in (first.paths.model, exports[-1]))
+    assert not torch.equal(base.model.norm.weight, last.model.norm.weight)
     recorded = list(rows(first.folder / "metrics.jsonl"))
     supervised = [row for row in recorded if row["kind"] == "supervised"]
     assert [(row["step"], row["attempt"], row["train/lr"]) for row in supervised] == [(1, 1, 5e-4)]
@@ -85,6 +98,11 @@ def trained(folder: Path) -> tuple[list[int], list[int]]:
     return [row["step"] for row in rows(folder / "metrics.jsonl")], [one.step for one in checkpoints]
 
 
+def cut_shard(checkpoint: Path) -> None:
+    shard = next(checkpoint.glob("*.distcp"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+
+
 async def test_recreated_job_starts_from_its_model(
     make_model: Callable[[int], Path],
     make_job: Callable[..., Job],
@@ -103,15 +121,18 @@ async def test_recreated_job_starts_from_its_model(
     components.start()
     begun: list[int] = []
     try:
-        for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW)):
+        for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW), job(NEW, attempt=2)):
             told = len(watcher.steps)
+            if (each.uid, each.attempt) == (NEW, 2):
+                cut_shard(each.checkpoints / "step-0000002")
             take_ownership(each)
             await Training(each, components, watcher).run()
             begun.append(watcher.steps[told]["step"])
     finally:
         await components.close()
 
-    assert begun == [0, 0, 2, 0]
+    assert begun == [0, 0, 2, 0, 1]  # the last one after a damaged checkpoint
+    assert watcher.steps[-1]["last_checkpoint"] == str(old.checkpoints / "step-0000002")
     output = old.paths.output
     assert sorted(path.name for path in output.iterdir()) == ["beside", "demo", "demo.00000000"]
     for folder in output.iterdir():

@@ -39,6 +39,9 @@ class Recorder:
     def pending(self) -> list[int]:
         return []
 
+    def kept(self) -> list[Any]:
+        return []
+
     def dispatch(self) -> None: ...
 
 
@@ -50,7 +53,7 @@ def recorder() -> Recorder:
 def make_loop(job: Job, recorder: Any, *, colocate: bool) -> TrainingLoop:
     spec = job.spec.model_copy(update={"colocate": colocate})
     dependencies = LoopDependencies(
-        spec, recorder, recorder, recorder, recorder, recorder, TrainingState(), asyncio.Lock()
+        spec, recorder, recorder, recorder, recorder, recorder, recorder, TrainingState(), asyncio.Lock()
     )
     loop = TrainingLoop(dependencies)
     loop.group = recorder

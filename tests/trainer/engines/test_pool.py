@@ -12,7 +12,7 @@ import pytest
 import torch
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.pool import WATCH_SECONDS
-from swerl_trainer.engines.weights import CudaIpcLink
+from swerl_trainer.engines.weights import CudaIpcLink, ProcessGroupLink
 
 if TYPE_CHECKING:
     from .conftest import RoutedEngine
@@ -122,4 +122,24 @@ async def test_engine_on_the_trainers_gpu_reads_its_memory(routed_engine: Routed
         torch.multiprocessing.set_sharing_strategy(before)
     answer = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
     assert answer["meta_info"]["weight_version"] == "4"
+    assert await routed_engine.distance() <= TOLERANCE
+
+
+async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: RoutedEngine) -> None:
+    running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
+    await asyncio.sleep(1.0)
+    perturb(routed_engine.source.model)
+    engine = routed_engine.owner._server
+    assert engine is not None
+    link = ProcessGroupLink(
+        routed_engine.source, [EngineClient(engine.url, routed_engine.http)], "gloo", keep_cache=True
+    )
+    async with routed_engine.trainer_lock:
+        await link.send(5)
+        await link.close()
+    answer = (await running)["meta_info"]
+    assert [span["version"] for span in answer["weight_versions"]] == ["4", "5"]
+    assert answer["num_retractions"] == 0
+    async with routed_engine.trainer_lock:
+        await routed_engine.pool.update_weights(6)
     assert await routed_engine.distance() <= TOLERANCE

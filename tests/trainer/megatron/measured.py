@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from swerl_trainer.megatron.background_save import complete_together
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
 SAMPLE_SECONDS = 0.002
@@ -68,7 +69,9 @@ def main(job_file: str, rank: int, world_size: int) -> None:
             trainer.train_step(job["batch"])
     held = tensors(trainer)
     with peaks.during("save"):
-        trainer.save(str(Path(job["out"]).with_name("checkpoint")))
+        trainer.begin_save(str(Path(job["out"]).with_name("checkpoint")))
+        trainer.train_step(job["batch"])
+        complete_together(trainer.saving)
     everyone: list[Any] = [None] * world_size
     dist.all_gather_object(everyone, {"held": held, "peaks": peaks.bytes})
     trainer.close()

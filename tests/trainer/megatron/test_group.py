@@ -19,6 +19,7 @@ import swerl_trainer.megatron
 import torch
 from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
+from swerl_trainer.checkpoints import damage
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.errors import LayoutError, TrainerError
 from swerl_trainer.megatron.group import TrainGroup
@@ -99,8 +100,9 @@ async def test_two_ranks_train_resume_and_update_an_engine(group: TrainGroup, ba
     supervised = await group.train_step(demonstrations())
     assert supervised["loss"] == pytest.approx(-supervised["logprob"])  # cross entropy, although the job is GRPO
 
-    await group.save(tmp_path / "checkpoint")
-    unbroken = await group.train_step(batch)
+    await group.begin_save(tmp_path / "checkpoint")
+    unbroken, files = await asyncio.gather(group.train_step(batch), group.complete_save())
+    assert damage(tmp_path / "checkpoint", files) == [] and len(files) >= 4
     assert unbroken["kl"] > 1e-6
     await group.load(tmp_path / "checkpoint")
     assert (await group.train_step(batch))["logprob"] == unbroken["logprob"]

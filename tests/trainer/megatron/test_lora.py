@@ -160,11 +160,11 @@ def a_checkpoint_is_small_and_gives_adapter_and_model(folder: Path, model: str) 
 
 def test_an_update_sends_only_the_matrices_with_adapters(start: Start, make_config: MakeConfig) -> None:
     trainer = start(make_config(lora=LoraSpec(targets=["q_proj", "v_proj"])))
-    sent = [name for bucket in trainer.weight_buckets(2**20, whole=False) for name in bucket.names]
+    sent = [name for bucket in trainer.sender.metadata(2**20, whole=False) for name in bucket.names]
     assert sent == [f"model.layers.{layer}.self_attn.{target}_proj.weight" for layer in (0, 1) for target in "qv"]
-    whole = [name for bucket in trainer.weight_buckets(2**20) for name in bucket.names]
+    whole = [name for bucket in trainer.sender.metadata(2**20) for name in bucket.names]
     assert set(sent) < set(whole) and "lm_head.weight" in whole
-    assert trainer.export_bucket(0)
+    assert trainer.sender.export(0)
 
 
 def test_adapters_of_experts_are_refused(start: Start, make_config: MakeConfig, tmp_path: Path) -> None:

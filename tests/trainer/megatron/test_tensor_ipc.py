@@ -28,12 +28,12 @@ def shared_files() -> Iterator[None]:
 def test_engine_reads_every_tensor_bit_for_bit(start: Start, make_config: MakeConfig, shared_files: None) -> None:
     trainer = start(make_config(tied=True))
     received: dict[str, torch.Tensor] = {}
-    buckets = trainer.weight_buckets(max_bytes=50_000)
+    buckets = trainer.sender.metadata(max_bytes=50_000)
     for number in range(len(buckets)):
-        content = MultiprocessingSerializer.deserialize(trainer.export_bucket(number))
+        content = MultiprocessingSerializer.deserialize(trainer.sender.export(number))
         bucket = FlattenedTensorBucket(flattened_tensor=content["flattened_tensor"], metadata=content["metadata"])
         received |= {name: tensor.clone() for name, tensor in bucket.reconstruct_tensors()}
-    trainer.release_bucket()
+    trainer.sender.release()
     original = load_file(Path(trainer.config.model) / "model.safetensors")
     assert len(buckets) > 1
     assert received.keys() == original.keys()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, GroupState, Rollout, StartMembers
+from swerl_trainer.rollout.kept import KEPT, read_kept, write_kept
 
 from .dispatching import dispatcher, finish, mixed, started
 
@@ -219,6 +222,29 @@ def test_resumed_dispatcher_keeps_the_order() -> None:
     e = Dispatcher(d.algorithm, d.sandbox, d.order, taken=1, position=d.position, pending=d.pending())
     assert started(e.actions()) == started(d.actions()) == ["g2", "g3"]
     assert [e.groups[g].request.task for g in ("g2", "g3")] == [2, 0]
+
+
+def test_resumed_dispatcher_trains_what_was_complete_and_runs_again_what_is_stale(tmp_path: Path) -> None:
+    d = dispatcher(max_staleness=1)
+    d.actions()
+    mixed(d, ["g0", "g1", "g2"])
+    d.take()
+    d.updated(1)
+    write_kept(tmp_path, d.kept())
+    rest: dict[str, Any] = {"taken": 1, "position": d.position, "pending": d.pending(), "kept": read_kept(tmp_path)}
+    e = Dispatcher(d.algorithm, d.sandbox, d.order, **rest)
+    assert "g2" not in started(e.actions())
+    mixed(e, ["g3"])
+    step = e.take()
+    assert step is not None and [group.request.id for group in step.groups] == ["g2", "g3"]
+    assert step.groups[0].rollouts == d.groups["g2"].rollouts
+    strict = Dispatcher(d.algorithm.model_copy(update={"max_staleness": 0}), d.sandbox, d.order, **rest)
+    assert "g2" in started(strict.actions())
+
+
+def test_kept_rollouts_that_cannot_be_read_run_again(tmp_path: Path) -> None:
+    (tmp_path / KEPT).write_bytes(b"of another version")
+    assert read_kept(tmp_path) == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -109,6 +109,7 @@ class AttemptComponents:
             ranks=max(1, server.gpus),
             backend="adapter" if server.lora else update_backend(gpus=server.gpus, share_gpu=server.share_gpu),
             adapter_folder=job.folder / "adapter",
+            keep_cache=spec.rollout.keep_cache,
         )
 
     def _judges(self, judge: JudgeSpec) -> StaticEnginePool:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
-from swerl_api.names import checkpoint_name
-from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
+from swerl_trainer.driver.exporter import WeightExporter
 from swerl_trainer.driver.policy_step import TrainingRanks, train_policy
 from swerl_trainer.driver.resources import shares_gpus
+from swerl_trainer.driver.saver import CheckpointSaver
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.engines.pool import EnginePool
@@ -39,6 +39,7 @@ from swerl_trainer.metrics.step_metrics import (
 )
 from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.dispatcher import StepGroups
+from swerl_trainer.rollout.group import GroupState
 from swerl_trainer.rollout.runner import RolloutRunner
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class LoopDependencies:
     spec: SweRLJobSpec
     pool: EnginePool
     runner: RolloutRunner
-    store: CheckpointStore
+    saver: CheckpointSaver
+    exporter: WeightExporter
     sinks: Sinks
     reporter: Reporter
     state: TrainingState
@@ -77,8 +79,9 @@ class TrainingLoop:
         self._estimate = TimeEstimate()
         self._evaluating: asyncio.Task[None] | None = None
         self._version = dependencies.state.step  # of the engines' weights
+        self._kept: list[GroupState] = []  # complete groups among `state.pending`
         self._without_signal = 0  # steps in a row that changed no weight
-        self._saving_seconds = 0.0  # of the previous step's checkpoint; it counts in this step's time
+        self._saving_seconds = 0.0  # that the previous step's checkpoint took; they count in this step's time
 
     def start(self) -> None:
         """Request the first sandboxes; their episodes start when an engine serves."""
@@ -106,6 +109,7 @@ class TrainingLoop:
     async def _step(self) -> None:
         deps, state = self._deps, self._deps.state
         began = time.monotonic()
+        deps.saver.check()
         groups = await deps.runner.step()
         rolled = time.monotonic()
         trained_metrics = await self._train(groups)
@@ -141,7 +145,8 @@ class TrainingLoop:
             metrics |= canary_metrics(*deps.canary.counts)
         deps.sinks.write("step", state.step, metrics)
         self._estimate.add(times["perf/step_time"])
-        await self._report(metrics, await self._checkpoint_if_due())
+        await self._save_if_due()
+        await self._report(metrics)
 
     async def _train(self, groups: StepGroups) -> dict[str, float]:
         deps, algorithm = self._deps, self._deps.spec.algorithm
@@ -182,6 +187,7 @@ class TrainingLoop:
         deps, state = self._deps, self._deps.state
         deps.runner.dispatcher.updated(number)
         state.position, state.pending = deps.runner.dispatcher.position, deps.runner.dispatcher.pending()
+        self._kept = deps.runner.dispatcher.kept()
         deps.runner.dispatch()
 
     async def _wait_until_updatable(self) -> None:
@@ -190,16 +196,14 @@ class TrainingLoop:
         await self._await_evaluation()
         await self._deps.runner.wait_until_updatable()
 
-    async def _checkpoint_if_due(self) -> str | None:
+    async def _save_if_due(self) -> None:
         deps, state = self._deps, self._deps.state
         last = state.step == deps.spec.algorithm.steps
-        self._saving_seconds = 0.0
-        if not last and state.step % deps.spec.checkpoint.every:
-            return None
         began = time.monotonic()
-        folder = await save_checkpoint(self._ranks, deps.store, state, deps.trainer_lock)
+        if last or state.step % deps.spec.checkpoint.every == 0:
+            await deps.saver.save(self._ranks, state, self._kept)
+        await deps.exporter.export_if_due(self._ranks, state.step, last=last)
         self._saving_seconds = time.monotonic() - began
-        return folder
 
     def _evaluation_due(self) -> bool:
         held_out, state = self._deps.spec.evaluation, self._deps.state
@@ -243,14 +247,14 @@ class TrainingLoop:
         complete = [list(group.rollouts.values()) for group in (*groups.groups, *groups.filtered)]
         return group_metrics(complete, groups.dropped) | lost_episode_metrics(groups.episodes, groups.lost)
 
-    async def _report(self, metrics: Metrics, saved: str | None) -> None:
+    async def _report(self, metrics: Metrics) -> None:
         state, steps = self._deps.state, self._deps.spec.algorithm.steps
         shown = {
             "reward_mean": metrics.get("rollout/raw_reward"),
             "resolved_rate": metrics.get("rollout/resolved_rate"),
             "tokens_per_second": metrics.get("train/tokens", 0.0) / metrics["perf/step_time"],
             "eta_seconds": self._estimate.remaining(steps - state.step),
-            "last_checkpoint": saved,
+            "last_checkpoint": self._deps.saver.newest,
             "steps_without_signal": self._without_signal,
         }
         logger.info(
@@ -270,12 +274,3 @@ class TrainingLoop:
     @property
     def _shares_gpu(self) -> bool:
         return shares_gpus(self._deps.spec)
-
-
-async def save_checkpoint(
-    group: TrainingRanks, store: CheckpointStore, state: TrainingState, trainer_lock: asyncio.Lock
-) -> str:
-    """Write a checkpoint of the present step; returns its folder."""
-    async with trainer_lock, store.write(state.step, state.as_json()) as folder:
-        await group.save(folder)
-    return str(store.root / checkpoint_name(state.step))

@@ -30,6 +30,7 @@ UID_LENGTH = 8  # characters of the uid in the name of a folder that was moved a
 UNKNOWN = "unknown"  # in their place where no file names the owner
 JOB_ENTRIES = (
     names.CHECKPOINTS_FOLDER,
+    names.EXPORTS_FOLDER,
     "metrics.jsonl",
     "artifacts",
     "tensorboard",

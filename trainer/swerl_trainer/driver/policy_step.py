@@ -18,6 +18,7 @@ from swerl_trainer.algorithm import (
 )
 from swerl_trainer.algorithm.kl import kl_estimate, penalised
 from swerl_trainer.algorithm.schedule import learning_rate
+from swerl_trainer.checkpoints import FileSum
 from torch import Tensor
 
 PROBE_SAMPLES = 4  # sequences compared when a step trained on nothing
@@ -36,7 +37,11 @@ class TrainingRanks(Protocol):
 
     async def set_learning_rate(self, lr: float) -> None: ...
 
-    async def save(self, folder: Path) -> None: ...
+    async def begin_save(self, folder: Path) -> None: ...
+
+    async def complete_save(self) -> dict[str, FileSum]: ...
+
+    async def save_hf(self, folder: Path) -> None: ...
 
     async def release_memory(self) -> None: ...
 

@@ -20,6 +20,7 @@ class TrainingState:
     pending: list[int] = field(default_factory=list)
     held_out: dict[str, float] = field(default_factory=dict)  # resolved rate by step, and `before`
     attempt: int = 1
+    resume_step: int | None = None  # the step that `checkpoint.resume` names
 
     def as_json(self) -> dict[str, Any]:
         """JSON-able form."""

@@ -11,12 +11,16 @@ import asyncio
 import logging
 import time
 
+from swerl_api import names
 from swerl_trainer.algorithm import demonstration_batch
 from swerl_trainer.algorithm.own_functions import check_own_functions
 from swerl_trainer.algorithm.schedule import learning_rate
-from swerl_trainer.checkpoints import CheckpointStore
+from swerl_trainer.checkpoints import Checkpoint, CheckpointStore
 from swerl_trainer.driver.components import AttemptComponents
-from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop, save_checkpoint
+from swerl_trainer.driver.exporter import WeightExporter
+from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
+from swerl_trainer.driver.resume import fetch_missing, find_damage_on_nodes, starting_point
+from swerl_trainer.driver.saver import CheckpointSaver
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
@@ -25,10 +29,12 @@ from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.metrics.open import open_sinks
 from swerl_trainer.metrics.sinks import Sinks
 from swerl_trainer.metrics.step_metrics import train_metrics
+from swerl_trainer.mirror import mirror_of
 from swerl_trainer.rollout.actor import policy_tokenizer
 from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import Dispatcher
+from swerl_trainer.rollout.kept import read_kept
 from swerl_trainer.rollout.runner import RolloutRunner
 
 logger = logging.getLogger(__name__)
@@ -47,16 +53,17 @@ class Training:
         self.runner: asyncio.Future[RolloutRunner] = asyncio.get_running_loop().create_future()  # once tasks are known
         self.serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # once engines serve
         self._store = CheckpointStore(job.checkpoints, keep_last=job.spec.checkpoint.keep_last)
-        self._newest = self._store.newest() if self._spec.checkpoint.resume == "auto" else None
+        self._mirror = mirror_of(job, names.CHECKPOINTS_FOLDER)
+        self._saver = CheckpointSaver(self._store, self._turn, self._mirror)
+        exports = mirror_of(job, names.EXPORTS_FOLDER)
+        self._exporter = WeightExporter(job.exports, job.spec.checkpoint.export, self._turn, exports)
+        self._begun_from: Checkpoint | None = None
         self._state = TrainingState()
-        if self._newest is not None:
-            self._state = TrainingState.from_json(self._newest.state)
-            logger.info("resuming from %s", self._newest.folder)
-        self._state.attempt = job.attempt
         self._canary: GoldCanary | None = None
 
     async def run(self) -> None:
-        """Train from the newest checkpoint to the end."""
+        """Train from the checkpoint that the job's spec admits to the end."""
+        await self._resume()
         sinks = await asyncio.to_thread(self._open_sinks)
         try:
             await self._reporter.step(step=self._state.step, steps=self._steps)
@@ -66,12 +73,26 @@ class Training:
                 await self._run_supervised(sinks)
             else:
                 await self._run_policy(sinks)
+            await self._saver.wait()
+            await self._reporter.step(step=self._state.step, steps=self._steps, last_checkpoint=self._saver.newest)
         finally:
+            self._saver.cancel()
             if self._canary is not None:
                 await self._canary.close()
             if self.runner.done():
                 await self.runner.result().close()
             await asyncio.to_thread(sinks.close)
+
+    async def _resume(self) -> None:
+        resume = self._spec.checkpoint.resume
+        if self._mirror is not None:
+            await asyncio.to_thread(fetch_missing, self._mirror, self._store, resume)
+        self._begun_from = await starting_point(self._store, resume, find_damage_on_nodes)
+        if self._begun_from is not None:
+            self._state = TrainingState.from_json(self._begun_from.state)
+            logger.info("resuming from %s", self._begun_from.folder)
+        self._state.attempt = self._job.attempt
+        self._state.resume_step = resume if isinstance(resume, int) else None
 
     async def _run_policy(self, sinks: Sinks) -> None:
         loop = await self._loop(sinks)
@@ -106,6 +127,7 @@ class Training:
             taken=state.step,
             position=state.position,
             pending=state.pending,
+            kept=read_kept(self._begun_from.folder) if self._begun_from else (),
         )
         runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving)
         self.runner.set_result(runner)
@@ -115,7 +137,8 @@ class Training:
             spec=self._spec,
             pool=components.pool,
             runner=runner,
-            store=self._store,
+            saver=self._saver,
+            exporter=self._exporter,
             sinks=sinks,
             reporter=self._reporter,
             state=state,
@@ -128,9 +151,9 @@ class Training:
     async def _group(self) -> TrainGroup:
         """The training ranks, with the checkpoint's weights if there is one."""
         group = await self._components.group_ready
-        if self._newest is not None:
+        if self._begun_from is not None:
             async with self._turn:
-                await group.load(self._newest.folder)
+                await group.load(self._begun_from.folder)
         return group
 
     async def _attach(self, loop: TrainingLoop, group: TrainGroup) -> None:
@@ -182,14 +205,18 @@ class Training:
         logger.info("supervised step %d/%d loss %.4f", state.supervised_step, steps, metrics.get("loss", float("nan")))
         last = state.supervised_step == steps
         due = self._only_supervised and state.supervised_step % self._spec.checkpoint.every == 0
-        folder = await save_checkpoint(group, self._store, state, self._turn) if last or due else None
+        self._saver.check()
+        if last or due:
+            await self._saver.save(group, state)
+        if self._only_supervised:
+            await self._exporter.export_if_due(group, state.step, last=last)
         if self._only_supervised:
             await self._reporter.step(
                 step=state.step,
                 steps=steps,
                 tokens_per_second=metrics.get("tokens_per_second"),
                 eta_seconds=estimate.remaining(steps - state.supervised_step),
-                last_checkpoint=folder,
+                last_checkpoint=self._saver.newest,
             )
 
     def _open_sinks(self) -> Sinks:
@@ -200,7 +227,7 @@ class Training:
             job=self._job.name,
             run=self._job.uid,
             attempt=self._job.attempt,
-            keep=done if self._newest is not None else {},
+            keep=done if self._begun_from is not None else {},
             config=self._spec.model_dump(mode="json", by_alias=True),
         )
 

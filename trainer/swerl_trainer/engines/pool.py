@@ -49,6 +49,7 @@ class EnginePool:
         ranks: int = 1,
         backend: Backend = "gloo",
         adapter_folder: Path | None = None,
+        keep_cache: bool = False,
     ) -> None:
         self.router = router
         self.replaced = 0  # engines replaced so far
@@ -57,6 +58,7 @@ class EnginePool:
         self._ranks = ranks
         self._backend = backend
         self._adapter_folder = adapter_folder
+        self._keep_cache = keep_cache
         self._source: WeightSource | None = None
         self._version = 0
         self._link: WeightLink | None = None
@@ -104,7 +106,7 @@ class EnginePool:
             clients = self._clients()
             if self._link is None or self._link.engines != tuple(clients):
                 await self._unlink()
-                self._link = weight_link(self._source, clients, self._backend, self._adapter_folder)
+                self._link = self._linked(clients)
             try:
                 return await self._link.send(version)
             except WeightTransferFailed as failed:
@@ -166,10 +168,14 @@ class EnginePool:
 
     async def _send_weights(self, slot: _Slot) -> None:
         """Send the present weights to one new engine, over its own link."""
-        assert slot.client is not None and self._source is not None
-        link = weight_link(self._source, [slot.client], self._backend, self._adapter_folder)
+        assert slot.client is not None
+        link = self._linked([slot.client])
         await link.send(self._version)
         await link.close()
+
+    def _linked(self, clients: Sequence[EngineClient]) -> WeightLink:
+        assert self._source is not None
+        return weight_link(self._source, clients, self._backend, self._adapter_folder, keep_cache=self._keep_cache)
 
     async def _route_to(self, slot: _Slot) -> None:
         """Let the router use a new engine."""

@@ -2,8 +2,9 @@
 engines and trainer share GPUs, or an adapter alone through a folder.
 
 Guarantees: an engine reports a version only when all of that version's weights are loaded; requests that were
-running are retracted and recomputed with the new weights, so no cache of old weights survives; a failed transfer names
-the engines that must be replaced, and leaves the others waiting for the next full transfer.
+running are retracted and recomputed with the new weights, so no cache of old weights survives, unless `keep_cache` asks
+for it; a failed transfer names the engines that must be replaced, and leaves the others waiting for the next full
+transfer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.client import EngineClient, PauseMode
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket
@@ -59,6 +60,8 @@ class WeightTransferFailed(EngineError):
 class WeightLink(ABC):
     """The connection from the trainer to a set of engines; opened once, used for every version."""
 
+    keep_cache = False  # requests that run go on with the keys and values of the weights before
+
     def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
         self.engines = tuple(engines)
         self._source = source
@@ -69,7 +72,8 @@ class WeightLink(ABC):
         Raises WeightTransferFailed; the link is closed then.
         """
         try:
-            await self._each(version, (engine.pause("retract") for engine in self.engines))
+            mode: PauseMode = "in_place" if self.keep_cache else "retract"
+            await self._each(version, (engine.pause(mode) for engine in self.engines))
             await self._open(version)
             await self._each(version, (engine.begin_update() for engine in self.engines))
             await self._transfer(version)
@@ -115,8 +119,11 @@ class ProcessGroupLink(WeightLink):
 
     _numbers = itertools.count()
 
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], backend: str) -> None:
+    def __init__(
+        self, source: WeightSource, engines: Sequence[EngineClient], backend: str, *, keep_cache: bool = False
+    ) -> None:
         super().__init__(source, engines)
+        self.keep_cache = keep_cache
         self._backend = backend
         self._name = ""
 
@@ -153,9 +160,9 @@ class ProcessGroupLink(WeightLink):
         # a server starts with the job's model: it has what training never changes
         buckets = await self._source.weight_buckets(BUCKET_BYTES, whole=False)
         for number, bucket in enumerate(buckets):
-            last = number == len(buckets) - 1
+            flush = number == len(buckets) - 1 and not self.keep_cache
             loads = (
-                engine.receive_bucket(bucket, group=self._name, version=str(version), flush=last)
+                engine.receive_bucket(bucket, group=self._name, version=str(version), flush=flush)
                 for engine in self.engines
             )
             await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
@@ -219,13 +226,20 @@ class AdapterLink(WeightLink):
 
 
 def weight_link(
-    source: WeightSource, engines: Sequence[EngineClient], backend: Backend, folder: Path | None = None
+    source: WeightSource,
+    engines: Sequence[EngineClient],
+    backend: Backend,
+    folder: Path | None = None,
+    *,
+    keep_cache: bool = False,
 ) -> WeightLink:
-    """The link that `backend` names; `folder`: of adapters."""
+    """The link that `backend` names; `folder`: of adapters; `keep_cache`: of a process group."""
     if backend == "adapter":
         assert folder is not None
         return AdapterLink(source, engines, folder)
-    return CudaIpcLink(source, engines) if backend == "ipc" else ProcessGroupLink(source, engines, backend)
+    if backend == "ipc":
+        return CudaIpcLink(source, engines)
+    return ProcessGroupLink(source, engines, backend, keep_cache=keep_cache)
 
 
 def update_backend(*, gpus: int, share_gpu: bool) -> Backend:

@@ -26,6 +26,7 @@ from typing import Any
 
 import ray
 from swerl_trainer.algorithm.batch import Batch
+from swerl_trainer.checkpoints import FileSum
 from swerl_trainer.location import Location
 from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size
@@ -37,6 +38,7 @@ from torch import Tensor
 TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
 RESOURCE_PER_RANK = 0.001  # of it, per rank: it only places ranks, CPUs and GPUs limit their number
 BUCKET_BYTES = 512 * 2**20
+BACKGROUND = "background"  # Ray's concurrency group of calls that run beside a step
 
 
 class TrainGroup:
@@ -65,7 +67,8 @@ class TrainGroup:
         """
         data_parallel_size(config.trainer, ranks)
         device = environment.cuda(shares_gpu) if gpus_per_rank else environment.CPU
-        actor = ray.remote(TrainRank).options(
+        remote: Any = ray.remote  # its types lack this argument
+        actor = remote(concurrency_groups={BACKGROUND: 1})(TrainRank).options(
             num_cpus=cpus_per_rank,
             num_gpus=gpus_per_rank,
             resources={TRAIN_RESOURCE: RESOURCE_PER_RANK},
@@ -104,9 +107,18 @@ class TrainGroup:
         """Learning rate of the next step on."""
         await self._on_all_ranks("set_learning_rate", lr)
 
-    async def save(self, folder: Path) -> None:
-        """Write weights, optimizer and RNG to `folder`, which all ranks reach; see `checkpoints.CheckpointStore`."""
-        await self._on_all_ranks("save", str(folder))
+    async def begin_save(self, folder: Path) -> None:
+        """Start writing weights, optimizer and RNG to `folder`, which all ranks reach; see `driver.saver`. Steps may
+        follow as soon as this returns."""
+        await self._on_all_ranks("begin_save", str(folder))
+
+    async def complete_save(self) -> dict[str, FileSum]:
+        """Wait for the files of the last `begin_save`, beside other calls; the sums of all of them."""
+        calls = (rank.written.options(concurrency_group=BACKGROUND).remote() for rank in self._ranks)
+        parts = await self._all([*calls])
+        complete = self._ranks[0].complete_save.options(concurrency_group=BACKGROUND).remote(parts)
+        files: dict[str, FileSum] = (await self._all([complete]))[0]
+        return files
 
     async def load(self, folder: Path) -> None:
         """Continue exactly where `save` wrote `folder`, under this or another layout."""
@@ -138,12 +150,12 @@ class TrainGroup:
     async def weight_buckets(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightBucket]:
         """The buckets of one transfer, in order, the same for every update of the job; unless `whole`, without the
         weights that training never changes."""
-        buckets: list[WeightBucket] = await self._on_all_ranks("weight_buckets", max_bytes, whole=whole)
+        buckets: list[WeightBucket] = await self._on_all_ranks("sender.metadata", max_bytes, whole=whole)
         return buckets
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
         """Gather bucket `number` of the last `weight_buckets` from all ranks and broadcast it to the update group."""
-        await self._on_all_ranks("broadcast_bucket", number, group_name)
+        await self._on_all_ranks("sender.broadcast", number, group_name)
 
     async def locations(self) -> list[Location]:
         """Where each rank computes, in rank order."""
@@ -157,7 +169,7 @@ class TrainGroup:
 
     async def release_bucket(self) -> None:
         """Free the bucket that was exported last."""
-        await self._on_all_ranks("release_bucket")
+        await self._on_all_ranks("sender.release")
 
     async def release_memory(self) -> None:
         """Free all GPU memory except weights and optimizer, for engines on the same GPUs, until the next step."""

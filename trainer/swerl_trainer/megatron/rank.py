@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -11,6 +13,8 @@ from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.environment import cpu_threads
 
 if TYPE_CHECKING:
+    from swerl_trainer.checkpoints import FileSum
+    from swerl_trainer.megatron.background_save import BackgroundSave, RankPart
     from swerl_trainer.megatron.trainer import MegatronTrainer
 
 
@@ -49,14 +53,27 @@ class TrainRank:
         self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
 
     def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
-        """Call `method` of the trainer; only rank 0 sends a result back, the others' are equal to it."""
-        result = getattr(self._trainer, method)(*arguments, **keywords)
+        """Call `method` of the trainer, or of a part of it as in `sender.release`; only rank 0 sends a result back, the
+        others' are equal to it."""
+        result = attrgetter(method)(self._trainer)(*arguments, **keywords)
         return result if self._rank == 0 else None
+
+    def written(self) -> RankPart:
+        """See BackgroundSave.written; runs beside `run`."""
+        return self._saving().written()
+
+    def complete_save(self, parts: Sequence[RankPart]) -> dict[str, FileSum]:
+        """See BackgroundSave.complete; rank 0 only, beside `run`."""
+        return self._saving().complete(parts)
+
+    def _saving(self) -> BackgroundSave:
+        assert self._trainer is not None
+        return self._trainer.saving
 
     def export_bucket(self, number: int) -> str:
         """See WeightSender.export; every rank has a handle of its own."""
         assert self._trainer is not None
-        return self._trainer.export_bucket(number)
+        return self._trainer.sender.export(number)
 
     def connect(
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float

@@ -1,6 +1,6 @@
 """Weights, optimizer and RNG of all ranks as one sharded checkpoint (Megatron's dist_checkpointing).
 
-Guarantees: `load_state` continues exactly where `save_state` stopped, under the same or another layout; both are
+Guarantees: `load_state` continues exactly where `begin_save` stopped, under the same or another layout; both are
 collectives of all ranks on a folder that all of them reach.
 """
 
@@ -14,13 +14,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from swerl_api import LoraSpec
+from swerl_trainer.megatron.background_save import BackgroundSave, PlannedSave
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.lora import Adapters
 
 from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing.dict_utils import nested_values
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.dist_checkpointing.strategies.fully_parallel import FullyParallelSaveStrategyWrapper
-from megatron.core.dist_checkpointing.strategies.torch import TorchDistSaveShardedStrategy
 from megatron.core.models.gpt import GPTModel
 
 _PREFIX = "model."
@@ -30,10 +31,11 @@ _LORA = "lora"  # key of a checkpoint's adapters' description
 _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
 
-def save_state(
+def begin_save(
     folder: Path, model: GPTModel, optimizer: Any, updates: int, device: Device, adapters: Adapters | None
-) -> None:
-    """Write to `folder`, which is made if it is missing; with `adapters` them alone, without the model's weights."""
+) -> BackgroundSave:
+    """Copy the state, and start writing it to `folder`, which is made if it is missing; with `adapters` them alone,
+    without the model's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     dist.barrier()
     if not updates:
@@ -42,14 +44,18 @@ def save_state(
     if filesystem_async._results_queue is None:
         filesystem_async._results_queue = queue.Queue()
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
-    strategy = FullyParallelSaveStrategyWrapper(TorchDistSaveShardedStrategy(), group)
     common: dict[str, Any] = {"updates": updates, "rng": torch.get_rng_state()}
     if adapters is not None:
         common[_LORA] = adapters.lora.model_dump()
     weights = _sharded_weights(model, adapters)
     states = _optimizer_states(optimizer, weights, loading=False)
     common[_STEP] = max(_steps(states), default=0)
-    dist_checkpointing.save({**weights, _STATES: _parameter_states(states), **common}, str(folder), strategy)
+    everything = {**weights, _STATES: _parameter_states(states), **common}
+    live = {each.data.untyped_storage().data_ptr() for each in nested_values(everything) if _has_tensor(each)}
+    planned = PlannedSave()
+    strategy = FullyParallelSaveStrategyWrapper(planned, group)
+    dist_checkpointing.save(everything, str(folder), strategy, async_sharded_save=True, async_strategy="mcore")
+    return BackgroundSave(folder, planned, live)
 
 
 def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
@@ -89,6 +95,10 @@ def _take(model: GPTModel, adapters: Adapters | None, loaded: dict[str, Any]) ->
         return adapters.load(loaded)
     model.load_state_dict({n.removeprefix(_PREFIX): v for n, v in loaded.items() if n.startswith(_PREFIX)})
     return None
+
+
+def _has_tensor(described: Any) -> bool:
+    return torch.is_tensor(getattr(described, "data", None)) and not torch.is_tensor(described)
 
 
 def _initialise(optimizer: Any, device: Device) -> None:

@@ -23,6 +23,7 @@ from swerl_trainer.algorithm.correction import correction_of, needs_whole_batch
 from swerl_trainer.algorithm.loss import LossReport, supervised
 from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
 from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.background_save import complete_together
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initial_lr
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
@@ -37,9 +38,8 @@ from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.process_group import join_process_group
 from swerl_trainer.megatron.reference import ReferenceWeights
 from swerl_trainer.megatron.save_hf import save_adapter, save_model
-from swerl_trainer.megatron.state import load_state, save_state
+from swerl_trainer.megatron.state import begin_save, load_state
 from swerl_trainer.megatron.weight_sender import WeightSender
-from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
 from megatron.core import parallel_state
@@ -118,10 +118,16 @@ class MegatronTrainer:
         merged = {position: values for part in everyone for position, values in part.items()}
         return [merged[position] for position in range(len(batch))]
 
-    def save(self, folder: str) -> None:
-        """Write weights, optimizer and RNG to `folder`."""
+    def begin_save(self, folder: str) -> None:
+        """Copy weights, optimizer and RNG, and start writing them to `folder`; a step may follow at once."""
         with self.device.active():
-            save_state(Path(folder), self.model, self.optimizer, self.updates, self.device, self.adapters)
+            model, optimizer = self.model, self.optimizer
+            self.saving = begin_save(Path(folder), model, optimizer, self.updates, self.device, self.adapters)
+
+    def save(self, folder: str) -> None:
+        """`begin_save`, and wait until the checkpoint is complete."""
+        self.begin_save(folder)
+        complete_together(self.saving)
 
     def load(self, folder: str) -> None:
         """Continue where `save` wrote `folder`."""
@@ -147,24 +153,6 @@ class MegatronTrainer:
     def set_learning_rate(self, lr: float) -> None:
         """Learning rate from the next step on."""
         self.lr = lr
-
-    def weight_buckets(self, max_bytes: int, *, whole: bool = True) -> list[WeightBucket]:
-        """See WeightSender.metadata."""
-        return self.sender.metadata(max_bytes, whole=whole)
-
-    def broadcast_bucket(self, number: int, group_name: str) -> None:
-        """See WeightSender.broadcast."""
-        with self.device.active():
-            self.sender.broadcast(number, group_name)
-
-    def export_bucket(self, number: int) -> str:
-        """See WeightSender.export."""
-        with self.device.active():
-            return self.sender.export(number)
-
-    def release_bucket(self) -> None:
-        """See WeightSender.release."""
-        self.sender.release()
 
     def release_memory(self) -> None:
         """Free gradients and cached memory on a GPU until the next step; weights and optimizer stay."""

@@ -55,7 +55,7 @@ class WeightSender:
                 f"in {timeout:.0f} s: {error}"
             ) from error
 
-    def metadata(self, max_bytes: int, *, whole: bool) -> list[WeightBucket]:
+    def metadata(self, max_bytes: int, *, whole: bool = True) -> list[WeightBucket]:
         """The buckets of one transfer, each at most `max_bytes` unless one tensor alone is larger; unless `whole`,
         without the weights that training never changes."""
         from swerl_trainer.megatron.conversion import dtype_of, hf_shapes
@@ -125,10 +125,11 @@ class WeightSender:
         from swerl_trainer.megatron.model import export_weights
 
         pieces, names = [], self._buckets[number].names
-        for _, tensor in export_weights(self._model, self._architecture, names, self._adapters):
-            if keep:
-                pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
-        return torch.cat(pieces) if keep else None
+        with self._device.active():
+            for _, tensor in export_weights(self._model, self._architecture, names, self._adapters):
+                if keep:
+                    pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
+            return torch.cat(pieces) if keep else None
 
     def close(self, group_name: str) -> None:
         """Leave the group; no-op when it is not connected."""

@@ -61,6 +61,7 @@ class Dispatcher:
         taken: int = 0,
         position: int = 0,
         pending: Iterable[int] = (),
+        kept: Iterable[GroupState] = (),
     ) -> None:
         self.algorithm = algorithm
         self.sandbox = sandbox
@@ -79,8 +80,10 @@ class Dispatcher:
         self._actions: list[DispatchAction] = []
         self._failures: list[Rollout] = []  # one per group since the last group that completed
         self._error_codes: set[str] = set()  # of all training episodes; "" for those that were not lost
-        for earlier in sorted(pending):
+        fresh = [group for group in kept if taken - group.version <= algorithm.max_staleness]
+        for earlier in sorted(set(pending) - {group.position for group in fresh}):
             self._open(earlier)
+        self.groups |= {group.request.id: replace(group, phase=GroupPhase.KEPT) for group in fresh}
 
     # ── actions ──
 
@@ -164,8 +167,12 @@ class Dispatcher:
 
     # ── state ──
 
+    def kept(self) -> list[GroupState]:
+        """Groups that are complete and wait for a step; a later attempt may train them."""
+        return self._of("train", GroupPhase.KEPT)
+
     def pending(self) -> list[int]:
-        """Positions that were opened and not trained; with `position`, all that a later attempt needs."""
+        """Positions that were opened and not trained; with `position`, all that a later attempt needs to run again."""
         return sorted(group.position for group in self._of("train") if group.phase is not GroupPhase.CLOSED)
 
     def load(self) -> dict[str, int]:

@@ -1,0 +1,55 @@
+"""Copies of checkpoints in object storage, here fsspec's in memory."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+from swerl_trainer.checkpoints import MARKER, Checkpoint, CheckpointStore, damage, sum_files
+from swerl_trainer.driver.resume import fetch_missing
+from swerl_trainer.job import JobError
+from swerl_trainer.mirror import Mirror
+
+
+def write(store: CheckpointStore, step: int) -> Checkpoint:
+    folder = store.begin(step)
+    (folder / "shard").write_bytes(bytes([step]) * 1000)
+    return store.finish(folder, step, {"step": step}, sum_files(folder, ["shard"]))
+
+
+@pytest.fixture
+def mirror() -> Mirror:
+    return Mirror(f"memory://{uuid.uuid4()}/checkpoints")
+
+
+def test_lost_volume_is_filled_from_the_newest_copy(mirror: Mirror, tmp_path: Path) -> None:
+    store, other = (CheckpointStore(tmp_path / name, keep_last=5) for name in "ab")
+    for step in (8, 9, 10):
+        mirror.push(write(store, step).folder, keep_last=2)
+    assert mirror.names() == ["step-0000009", "step-0000010"]
+    fetch_missing(mirror, other, "auto")
+    fetch_missing(mirror, other, 9)
+    assert [one.step for one in other.complete()] == [9, 10]
+    assert all(damage(one.folder, one.files) == [] for one in other.complete())
+    write(other, 11)
+    fetch_missing(mirror, other, "auto")  # the volume has a newer one
+    assert [one.step for one in other.complete()] == [9, 10, 11]
+    fetch_missing(mirror, store, "never")
+    mirror.push(write(other, 9).folder, keep_last=2)  # the job went back behind step 10
+    assert mirror.names() == ["step-0000009"]
+
+
+def test_copy_without_its_marker_is_none(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.push(write(CheckpointStore(tmp_path), 1).folder, keep_last=2)
+    system, root = fsspec.url_to_fs(mirror.url)
+    system.rm_file(f"{root}/step-0000001/{MARKER}")
+    assert mirror.names() == []
+
+
+def test_missing_package_is_named_with_what_to_install() -> None:
+    with pytest.raises(
+        JobError, match=r"checkpoint.mirror nowhere://b/c: .*; install the fsspec package of nowhere://"
+    ):
+        Mirror("nowhere://b/c")

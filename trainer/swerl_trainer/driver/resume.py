@@ -1,0 +1,80 @@
+"""The checkpoint that an attempt starts from.
+
+Guarantees: a damaged checkpoint is logged with its files and skipped; none replaces one that `checkpoint.resume`
+names. An attempt that goes back to a step moves later checkpoints aside; the attempts after it continue from what it
+wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import ray
+from swerl_api import Resume
+from swerl_api.names import TRAIN_RESOURCE, checkpoint_name
+from swerl_trainer.checkpoints import Checkpoint, CheckpointStore, damage
+from swerl_trainer.job import JobError
+from swerl_trainer.mirror import Mirror
+
+logger = logging.getLogger(__name__)
+
+RESUMED = "resume_step"  # in a checkpoint's state: the step that `checkpoint.resume` named when it was written
+RESOURCE_PER_CHECK = 0.001
+
+FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
+
+
+async def starting_point(store: CheckpointStore, resume: Resume, find_damage: FindDamage) -> Checkpoint | None:
+    """The newest sound checkpoint that `resume` admits, None for the job's model.
+
+    Raises JobError when `resume` names a step whose checkpoint is missing or damaged.
+    """
+    if resume == "never":
+        return None
+    complete = await asyncio.to_thread(store.complete)
+    admitted = complete
+    if resume != "auto":
+        admitted = [each for each in complete if each.state.get(RESUMED) == resume or each.step == resume]
+        admitted.sort(key=lambda each: (each.state.get(RESUMED) == resume, each.step))
+    problems = []
+    for checkpoint in reversed(admitted):
+        if not (found := await find_damage(checkpoint)):
+            if resume != "auto" and checkpoint.state.get(RESUMED) != resume:
+                await asyncio.to_thread(store.abandon, [each for each in complete if each.step > checkpoint.step])
+            return checkpoint
+        problems.append(f"{checkpoint.folder} is damaged: {'; '.join(found)}")
+        logger.error("skipping checkpoint of step %d: %s", checkpoint.step, problems[-1])
+    if resume == "auto":
+        return None
+    steps = ", ".join(str(each.step) for each in complete) or "none"
+    raise JobError(
+        f"checkpoint.resume is {resume}, but {problems[-1] if problems else f'{store.root} has no checkpoint of it'}; "
+        f"complete checkpoints are of the steps: {steps}; set checkpoint.resume to another one, or to auto"
+    )
+
+
+def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> None:
+    """Copy from `mirror` the checkpoint that `resume` admits, if the volume has none as new."""
+    if resume == "never":
+        return
+    here = {checkpoint_name(each.step) for each in store.complete()}
+    newer = [name for name in mirror.names() if name > max(here, default="")]
+    wanted = newer[-1:] if resume == "auto" else {checkpoint_name(resume)} & set(mirror.names()) - here
+    for name in wanted:
+        mirror.fetch(name, store.root)
+
+
+async def find_damage_on_nodes(checkpoint: Checkpoint) -> list[str]:
+    """What is wrong with a checkpoint's files, which the nodes of the training ranks read in parallel."""
+    nodes = sum(1 for node in ray.nodes() if node["Alive"] and TRAIN_RESOURCE in node["Resources"])
+    shares = max(1, min(nodes, len(checkpoint.files)))
+    names = sorted(checkpoint.files)
+    check: Any = ray.remote(damage).options(
+        num_cpus=0, resources={TRAIN_RESOURCE: RESOURCE_PER_CHECK}, scheduling_strategy="SPREAD"
+    )
+    parts = [{name: tuple(checkpoint.files[name]) for name in names[first::shares]} for first in range(shares)]
+    found = await asyncio.gather(*(check.remote(checkpoint.folder, part) for part in parts))
+    return [problem for part in found for problem in part]

@@ -1,0 +1,35 @@
+"""Groups that are complete and wait for a step, in a checkpoint.
+
+Guarantees: what `read_kept` returns is what `write_kept` got; a file that this version cannot read is logged, and its
+groups run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+from swerl_trainer.checkpoints import FileSum, sum_files
+from swerl_trainer.rollout.group import GroupState
+
+logger = logging.getLogger(__name__)
+
+KEPT = "rollouts.pickle"
+
+
+def write_kept(folder: Path, groups: Sequence[GroupState]) -> dict[str, FileSum]:
+    """Write `groups` to `folder`; the sum of the file."""
+    (folder / KEPT).write_bytes(pickle.dumps(list(groups)))
+    return sum_files(folder, [KEPT])
+
+
+def read_kept(folder: Path) -> list[GroupState]:
+    """The groups of a checkpoint."""
+    try:
+        groups: list[GroupState] = pickle.loads((folder / KEPT).read_bytes())
+    except Exception as error:  # of any class, as its content is another version's
+        logger.warning("rollouts of %s cannot be read, and run again: %r", folder, error)
+        return []
+    return groups
