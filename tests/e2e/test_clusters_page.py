@@ -78,17 +78,17 @@ def made_local(folder: Path, images: Images) -> None:
         container["volumeMounts"].append(seed)
 
     def job(bodies: list[Json]) -> None:
-        [given], tiny = bodies, documents()["SweRLJob"]["spec"]
+        [job_body], tiny = bodies, documents()["SweRLJob"]["spec"]
         for section, format in (("tasks", "jsonl"), ("evaluation", "jsonl")):
-            tiny[section] |= {"source": given["spec"][section]["source"], "format": format}
-        tiny["model"]["source"] = given["spec"]["model"]["source"]
-        tiny["checkpoint"]["volume"] = given["spec"]["checkpoint"]["volume"]
-        tiny["sandbox"]["imageSet"] = given["spec"]["sandbox"]["imageSet"]
+            tiny[section] |= {"source": job_body["spec"][section]["source"], "format": format}
+        tiny["model"]["source"] = job_body["spec"]["model"]["source"]
+        tiny["checkpoint"]["volume"] = job_body["spec"]["checkpoint"]["volume"]
+        tiny["sandbox"]["imageSet"] = job_body["spec"]["sandbox"]["imageSet"]
         tiny["trainer"]["image"] = f"registry.example.org/{trainer}"
         tiny["algorithm"] |= {"steps": 1, "promptsPerStep": 2, "groupSize": 2}
         prompts = documents()["ConfigMap"]
-        prompts["metadata"]["namespace"] = given["metadata"]["namespace"]
-        given["spec"] = tiny
+        prompts["metadata"]["namespace"] = job_body["metadata"]["namespace"]
+        job_body["spec"] = tiny
         bodies.insert(0, prompts)
 
     for file, change in (("values", values), ("volume", volume), ("loader", loader), ("swerljob", job)):
@@ -134,8 +134,8 @@ def test_page_has_at_most_ten_commands() -> None:
 def test_commands_of_the_page_lead_to_a_job_that_trains(reader: Callable[[str], str]) -> None:
     first, *others = commands()
     assert first == "export REGISTRY=registry.example.org"  # the reader's own
-    said = {command: reader(command) for command in others}
-    examined = next(output for command, output in said.items() if command.startswith("swerl doctor"))
+    outputs = {command: reader(command) for command in others}
+    examined = next(output for command, output in outputs.items() if command.startswith("swerl doctor"))
     assert "ok       operator: swe-rl/swe-rl-operator" in examined
     assert "ok       network-policy: enforced" in examined
     checked = reader("kubectl logs -n swe-gym job/loader")

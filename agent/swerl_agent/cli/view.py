@@ -61,11 +61,13 @@ async def view(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
-    def tell(url: str) -> None:
+    def print_url(url: str) -> None:
         token = f"?token={access.token}" if access.token else ""
         print(f"serving {root} at {url}{token}", flush=True)
 
-    await serve_console(console_application(handlers, access), index, options.host, options.port, stop=stop, tell=tell)
+    await serve_console(
+        console_application(handlers, access), index, options.host, options.port, stop=stop, on_listening=print_url
+    )
     return 0
 
 

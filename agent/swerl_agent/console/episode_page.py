@@ -62,8 +62,8 @@ def episode_values(folder: Path, path: str, first: int) -> dict[str, Any]:
 
 def _turn(turn: Turn, cut: Callable[..., Block]) -> dict[str, Any]:
     most = max(1_200, 6_000 // max(1, len(turn.parts)))
-    said = "\n".join(part.text for part in turn.parts)
-    unsaid = [command for command in turn.commands[:20] if command.action not in said]
+    answer_text = "\n".join(part.text for part in turn.parts)
+    unsaid = [command for command in turn.commands[:20] if command.action not in answer_text]
     return {
         "number": turn.number,
         "parts": [(part.kind, cut(part.text, most, turn.message)) for part in turn.parts[:12]],
@@ -153,8 +153,8 @@ def token_values(folder: Path, sequence: int, first: int, decode: Callable[[int]
     for place in range(first, min(first + TOKENS, len(tokens))):
         token, logprob = integer(tokens[place]), number(logprobs[place]) if place < len(logprobs) else None
         trained = place < len(mask) and mask[place] == 1
-        said = decode(token) if decode and token is not None else ""
-        shown = said or text(tokens[place])[:20]
+        decoded = decode(token) if decode and token is not None else ""
+        shown = decoded or text(tokens[place])[:20]
         rows.append((place, shown, token, logprob if trained else None, trained, _level(logprob)))
     pages = [(start, min(start + TOKENS, len(tokens))) for start in range(0, len(tokens), TOKENS)]
     return {"rows": rows, "first": first, "pages": pages, "sequence": sequence, "sequences": len(segments)}

@@ -54,8 +54,8 @@ class Handlers:
         summary = await asyncio.to_thread(read_object, folder / "summary.json")
         filters = query.Filters({"run": path})
         _, newest = await self._ask(lambda database: query.episodes(database, filters, 0))
-        asked = [name for name in request.query.getall("metric", []) if name in metrics.series][:8]
-        curves = [chart(name, [name], metrics.series) for name in asked]
+        metric_names = [name for name in request.query.getall("metric", []) if name in metrics.series][:8]
+        curves = [chart(name, [name], metrics.series) for name in metric_names]
         curves += [chart(title, names, metrics.series) for title, names in CURVES]
         return self.pages.answer(
             "run",
@@ -91,11 +91,11 @@ class Handlers:
         row = await self._row(request)
         first = integer_of(request.query, "turn") or 0
         values = await asyncio.to_thread(episode_values, self._folder(row), row["path"], first)
-        before, after = await self._ask(lambda database: query.neighbours(database, row))
+        previous, following = await self._ask(lambda database: query.neighbours(database, row))
         members = await self._ask(lambda database: query.members(database, row))
         gold = await self._gold(row["task"])
         return self.pages.answer(
-            "episode", {"row": row, "before": before, "after": after, "members": members, "gold": gold, **values}
+            "episode", {"row": row, "before": previous, "after": following, "members": members, "gold": gold, **values}
         )
 
     async def rollouts(self, request: web.Request) -> web.Response:
@@ -158,11 +158,11 @@ class Handlers:
         }
 
     async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        def ask() -> T:
+        def read() -> T:
             with self.index.read() as database:
                 return question(database)
 
-        return await asyncio.to_thread(ask)
+        return await asyncio.to_thread(read)
 
     async def _has_run(self, path: str) -> bool:
         return any(row["path"] == path for row in await self._ask(query.runs))

@@ -111,17 +111,17 @@ class EpisodeIndex:
     def _forget(self, database: sqlite3.Connection, folders: Sequence[EpisodesFolder]) -> None:
         """Remove runs and episodes whose folder is gone, or belongs to another run now."""
         present = {folder.path: folder.run for folder in folders}
-        gone = [
+        removed_paths = [
             (folder, run)
             for folder, run in database.execute("select distinct folder, run from episodes").fetchall()
             if present.get(folder) != run
         ]
         runs = {folder.run for folder in folders}
         with database:
-            database.executemany("delete from episodes where folder = ? and run = ?", gone)
+            database.executemany("delete from episodes where folder = ? and run = ?", removed_paths)
             stored = [path for (path,) in database.execute("select path from runs")]
             database.executemany("delete from runs where path = ?", [[path] for path in stored if path not in runs])
-        for folder, _ in gone:
+        for folder, _ in removed_paths:
             self._settled.pop(folder, None)
 
 

@@ -56,7 +56,7 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
     lost = bool(meta.get("infrastructure_error")) or status == "infra_error" or bool(meta.get("interrupted"))
     task, group = text(meta.get("instance_id")) or name.partition("__g")[0], text(meta.get("group"))
     path = f"{folder.path}/{name}" if folder.path else name
-    said = (path, task, group, status, exit_status, reason, text(meta.get("error_code")), *rules)
+    searched = (path, task, group, status, exit_status, reason, text(meta.get("error_code")), *rules)
     return EpisodeRow(
         path=path,
         folder=folder.path,
@@ -76,7 +76,7 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
         reason=_short(reason),
         agent=_short(text(meta.get("agent_name"))),
         ended=ended,
-        words=_short("\n".join(said), 4 * LONGEST).lower(),
+        words=_short("\n".join(searched), 4 * LONGEST).lower(),
     )
 
 

@@ -23,9 +23,9 @@ async def serve_console(
     port: int,
     *,
     stop: asyncio.Event,
-    tell: Callable[[str], None],
+    on_listening: Callable[[str], None],
 ) -> None:
-    """Serve until `stop`; `tell` is called with the address (without token) once it is open. Raises OSError."""
+    """Serve until `stop`; `on_listening` gets the address (without token) once it is open. Raises OSError."""
     runner = web.AppRunner(application, access_log=None, handle_signals=False)
     await runner.setup()
     following = asyncio.create_task(_follow(index))
@@ -33,7 +33,7 @@ async def serve_console(
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
-        tell(f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}/")
+        on_listening(f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}/")
         await stop.wait()
     finally:
         following.cancel()

@@ -60,17 +60,17 @@ def claims(found: Iterable[Json], classes: Iterable[Json], events: Iterable[Json
     for claim in found:
         if (claim.get("status") or {}).get("phase") != "Pending":
             continue
-        name, wanted = str(claim["metadata"]["name"]), claim["spec"].get("storageClassName")
-        if wanted and wanted not in modes:
-            text = f"claim {name} is Pending: StorageClass {wanted!r} does not exist"
+        name, class_name = str(claim["metadata"]["name"]), claim["spec"].get("storageClassName")
+        if class_name and class_name not in modes:
+            text = f"claim {name} is Pending: StorageClass {class_name!r} does not exist"
             remedy = (
                 f"name one of: {', '.join(modes) or 'none there'} (the field cannot change: create the claim again)"
             )
             yield Finding("claims", "failed", text, remedy)
-        elif wanted is None:
+        elif class_name is None:
             text = f"claim {name} is Pending: it names no StorageClass, and no default was there when it was created"
             yield Finding("claims", "failed", text, "set storageClassName, and create the claim again")
-        elif modes.get(str(wanted)) != "WaitForFirstConsumer":
+        elif modes.get(str(class_name)) != "WaitForFirstConsumer":
             text = f"claim {name} is Pending: {newest.get(name) or 'its provisioner has not answered'}"
             yield Finding("claims", "warning", text, f"kubectl describe pvc {name}")
 
@@ -87,11 +87,11 @@ def quotas(found: Iterable[Json]) -> Iterator[Finding]:
             yield _quota(quota, "warning", "is nearly used:", near)
 
 
-def _quota(quota: Json, status: Status, words: str, resources: Sequence[str]) -> Finding:
+def _quota(quota: Json, status: Status, description: str, resources: Sequence[str]) -> Finding:
     name, amounts = quota["metadata"]["name"], quota["status"]
     shown = ", ".join(f"{one} {(amounts.get('used') or {}).get(one, 0)} of {amounts['hard'][one]}" for one in resources)
     remedy = f"raise it (kubectl describe quota {name}), or lower sandbox.maxConcurrent and resources"
-    return Finding("quotas", status, f"ResourceQuota {name} {words} {shown}", remedy)
+    return Finding("quotas", status, f"ResourceQuota {name} {description} {shown}", remedy)
 
 
 def pod_security(namespace: Json) -> Iterator[Finding]:

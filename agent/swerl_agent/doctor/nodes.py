@@ -71,17 +71,17 @@ def architectures(nodes: Sequence[Json]) -> Iterator[Finding]:
         yield Finding("architecture", "warning", text, remedy)
 
 
-def runtime_classes(classes: Iterable[Json], nodes: Sequence[Json], wanted: str | None) -> Iterator[Finding]:
+def runtime_classes(classes: Iterable[Json], nodes: Sequence[Json], runtime_class: str | None) -> Iterator[Finding]:
     """RuntimeClasses: whether `wanted` exists, and whether nodes have each."""
-    by_name = {one["metadata"]["name"]: one for one in classes}
-    if wanted is not None and wanted not in by_name:
-        text = f"RuntimeClass {wanted!r} does not exist; there are: {', '.join(sorted(by_name)) or 'none'}"
+    by_name = {found["metadata"]["name"]: found for found in classes}
+    if runtime_class is not None and runtime_class not in by_name:
+        text = f"RuntimeClass {runtime_class!r} does not exist; there are: {', '.join(sorted(by_name)) or 'none'}"
         remedy = (
             "install that runtime on the nodes and create its RuntimeClass, or name another in sandbox.runtimeClassName"
         )
         yield Finding("runtime-classes", "failed", text, remedy)
-    for name, one in sorted(by_name.items()):
-        selector = (one.get("scheduling") or {}).get("nodeSelector") or {}
+    for name, found in sorted(by_name.items()):
+        selector = (found.get("scheduling") or {}).get("nodeSelector") or {}
         if selector and not any(selector.items() <= _labels(node).items() for node in nodes):
             text = f"RuntimeClass {name}: no node has its labels {_pairs(selector)}"
             yield Finding("runtime-classes", "warning", text, "label the nodes that have the runtime")

@@ -201,13 +201,13 @@ class _NotStarted(Exception):
 async def _started(client: KubeClient, pod: Json, settings: ProbeSettings) -> tuple[Json, float]:
     """The ready Pod, and the seconds that took; raises _NotStarted."""
     metadata = pod["metadata"]
-    place, started = (metadata["namespace"], metadata["name"]), time.monotonic()
+    key, started = (metadata["namespace"], metadata["name"]), time.monotonic()
     while True:
-        current = await client.get("v1", "pods", *place)
+        current = await client.get("v1", "pods", *key)
         if ready(current):
             return current, time.monotonic() - started
         reason, message = waiting_reason(current)
-        event = await _newest_warning(client, *place)
+        event = await _newest_warning(client, *key)
         late = time.monotonic() - started > settings.start_seconds
         if (
             late

@@ -22,7 +22,7 @@ NODE_STATUS = {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}, "con
 
 
 @pytest.fixture
-def plant(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
+def create_object(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
     """Creates objects that are deleted with the test."""
     planted: list[str] = []
 
@@ -38,23 +38,27 @@ def plant(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
-def place(kubectl: Kubectl, plant: Callable[..., None]) -> str:
+def examined_namespace(kubectl: Kubectl, create_object: Callable[..., None]) -> str:
     """A namespace of the test's own."""
     name = f"t-doctor-{os.urandom(3).hex()}"
-    plant({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    create_object({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     done = kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
     assert done.returncode == 0, done.stderr
     return name
 
 
 @pytest.fixture
-def doctor(kubeconfig: str, place: str) -> Doctor:
+def doctor(kubeconfig: str, examined_namespace: str) -> Doctor:
     """Findings of `swerl doctor` in the namespace; its exit code is 1 when one failed."""
 
     def run(*options: str, kubeconfig: str = kubeconfig) -> list[Json]:
         command = [sys.executable, "-m", "swerl_agent.cli", "doctor", "--output", "json", "--kubeconfig", kubeconfig]
         done = subprocess.run(
-            [*command, "--namespace", place, *options], capture_output=True, text=True, timeout=240, check=False
+            [*command, "--namespace", examined_namespace, *options],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
         )
         assert done.returncode in (0, 1), done.stderr
         found: list[Json] = json.loads(done.stdout)["findings"]
@@ -78,12 +82,12 @@ def statuses(findings: list[Json], check: str) -> set[str]:
     return {finding["status"] for finding in findings if finding["check"] == check}
 
 
-def deployment(place: str, name: str, image: str, labels: Json | None = None) -> Json:
+def deployment(examined_namespace: str, name: str, image: str, labels: Json | None = None) -> Json:
     pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "operator", "image": image}]}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": place, "labels": labels or {}},
+        "metadata": {"name": name, "namespace": examined_namespace, "labels": labels or {}},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": pod},
     }
 
@@ -99,32 +103,32 @@ def node(name: str, labels: Json, *, gpus: int = 0, taints: list[Json] | None = 
     }
 
 
-def policy(place: str, name: str, **spec: Any) -> Json:
-    metadata = {"name": name, "namespace": place}
+def policy(examined_namespace: str, name: str, **spec: Any) -> Json:
+    metadata = {"name": name, "namespace": examined_namespace}
     body = {"podSelector": {}, "policyTypes": ["Egress"], **spec}
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}
 
 
 @pytest.mark.alone  # nodes and FlowSchemas are for the whole cluster
 def test_planted_faults_in_objects_are_found(
-    doctor: Doctor, place: str, kubectl: Kubectl, plant: Callable[..., None]
+    doctor: Doctor, examined_namespace: str, kubectl: Kubectl, create_object: Callable[..., None]
 ) -> None:
     before = doctor("--no-pods", "--image", IMAGE)
     assert statuses(before, "crds") == statuses(before, "fairness") == statuses(before, "pod-security") == {"ok"}
     assert statuses(before, "quotas") == statuses(before, "claims") == set()
     assert statuses(before, "gpus") == {"warning"} and statuses(before, "kuberay") == {"ok"}
     version = {"app.kubernetes.io/name": "swe-rl", "app.kubernetes.io/version": "0.0.9"}
-    accounts = {"kind": "ServiceAccount", "serviceAccount": {"namespace": place, "name": "*"}}
+    accounts = {"kind": "ServiceAccount", "serviceAccount": {"namespace": examined_namespace, "name": "*"}}
     resources = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
     flow = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1"}
     starved = {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}
-    metadata = {"name": "starved-claim", "namespace": place}
-    plant(
-        deployment(place, "kuberay-operator", "quay.io/kuberay/operator:v1.3.2"),
-        deployment(place, "old-operator", "swe-rl/operator:0.0.9", version),
-        node(f"{place}-1", {"nvidia.com/gpu.present": "true"}),
+    metadata = {"name": "starved-claim", "namespace": examined_namespace}
+    create_object(
+        deployment(examined_namespace, "kuberay-operator", "quay.io/kuberay/operator:v1.3.2"),
+        deployment(examined_namespace, "old-operator", "swe-rl/operator:0.0.9", version),
+        node(f"{examined_namespace}-1", {"nvidia.com/gpu.present": "true"}),
         node(
-            f"{place}-2",
+            f"{examined_namespace}-2",
             {"nvidia.com/cuda.driver.major": "535"},
             gpus=8,
             taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}],
@@ -132,9 +136,9 @@ def test_planted_faults_in_objects_are_found(
         {
             "apiVersion": "node.k8s.io/v1",
             "kind": "RuntimeClass",
-            "metadata": {"name": place},
+            "metadata": {"name": examined_namespace},
             "handler": "none",
-            "scheduling": {"nodeSelector": {"kata": place}},
+            "scheduling": {"nodeSelector": {"kata": examined_namespace}},
         },
         {
             "apiVersion": "v1",
@@ -149,44 +153,56 @@ def test_planted_faults_in_objects_are_found(
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
-            "metadata": {"name": "no-pods", "namespace": place},
+            "metadata": {"name": "no-pods", "namespace": examined_namespace},
             "spec": {"hard": {"pods": "0"}},
         },
         flow
         | {
             "kind": "PriorityLevelConfiguration",
-            "metadata": {"name": place},
+            "metadata": {"name": examined_namespace},
             "spec": {"type": "Limited", "limited": starved},
         },
         flow
         | {
             "kind": "FlowSchema",
-            "metadata": {"name": place},
+            "metadata": {"name": examined_namespace},
             "spec": {
                 "matchingPrecedence": 5000,
-                "priorityLevelConfiguration": {"name": place},
+                "priorityLevelConfiguration": {"name": examined_namespace},
                 "rules": [{"subjects": [accounts], "resourceRules": [resources]}],
             },
         },
     )
-    kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "resourcequota/no-pods", "-n", place, "--timeout=30s")
-    assert kubectl("label", "namespace", place, "pod-security.kubernetes.io/enforce=restricted").returncode == 0
+    kubectl(
+        "wait",
+        "--for=jsonpath={.status.hard.pods}=0",
+        "resourcequota/no-pods",
+        "-n",
+        examined_namespace,
+        "--timeout=30s",
+    )
+    assert (
+        kubectl("label", "namespace", examined_namespace, "pod-security.kubernetes.io/enforce=restricted").returncode
+        == 0
+    )
     findings_after = doctor("--no-pods", "--image", IMAGE, "--runtime-class", "no-such-runtime")
     assert found(findings_after, "kuberay", "v1.3.2", "1.6 or later")
     assert found(findings_after, "operator", "version 0.0.9")
-    assert found(findings_after, "gpus", f"{place}-1", "driver or the device plugin does not run")
-    assert found(findings_after, "gpus", f"{place}-2", "taint team=a:NoSchedule", status="warning")
-    assert found(findings_after, "gpus", f"{place}-2", "driver 535")
+    assert found(findings_after, "gpus", f"{examined_namespace}-1", "driver or the device plugin does not run")
+    assert found(findings_after, "gpus", f"{examined_namespace}-2", "taint team=a:NoSchedule", status="warning")
+    assert found(findings_after, "gpus", f"{examined_namespace}-2", "driver 535")
     assert found(findings_after, "runtime-classes", "'no-such-runtime' does not exist")
-    assert found(findings_after, "runtime-classes", f"{place}: no node has its labels", status="warning")
+    assert found(findings_after, "runtime-classes", f"{examined_namespace}: no node has its labels", status="warning")
     assert found(findings_after, "claims", "starved-claim", "StorageClass 'no-such' does not exist")
     assert found(findings_after, "quotas", "no-pods has nothing left of pods 0 of 0")
-    assert found(findings_after, "fairness", f"FlowSchema {place}", "0 of ")
+    assert found(findings_after, "fairness", f"FlowSchema {examined_namespace}", "0 of ")
     assert found(findings_after, "pod-security", "restricted") and found(findings_after, "admission", "is refused")
 
 
-def test_policy_that_opens_sandboxes_is_named(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
-    plant(policy(place, "allow-everything", egress=[{}]))
+def test_policy_that_opens_sandboxes_is_named(
+    doctor: Doctor, examined_namespace: str, create_object: Callable[..., None]
+) -> None:
+    create_object(policy(examined_namespace, "allow-everything", egress=[{}]))
     findings = doctor("--image", IMAGE)
     assert found(findings, "network-policy", "the sandbox reached")
     assert any("NetworkPolicy allow-everything" in finding["remedy"] for finding in findings)
@@ -194,21 +210,25 @@ def test_policy_that_opens_sandboxes_is_named(doctor: Doctor, place: str, plant:
 
 
 def test_policy_that_hides_the_name_server_is_named(
-    doctor: Doctor, place: str, kubectl: Kubectl, plant: Callable[..., None]
+    doctor: Doctor, examined_namespace: str, kubectl: Kubectl, create_object: Callable[..., None]
 ) -> None:
-    plant(policy(place, "only-web", egress=[{"ports": [{"protocol": "TCP", "port": 443}]}]))
+    create_object(policy(examined_namespace, "only-web", egress=[{"ports": [{"protocol": "TCP", "port": 443}]}]))
     findings = doctor("--image", IMAGE)
     assert found(findings, "dns", "reaches no name server")
     assert any("NetworkPolicy only-web" in finding["remedy"] for finding in findings)
-    assert kubectl("get", "pods,networkpolicies", "-n", place, "-o", "name").stdout.split() == [
+    assert kubectl("get", "pods,networkpolicies", "-n", examined_namespace, "-o", "name").stdout.split() == [
         "networkpolicy.networking.k8s.io/only-web"
     ], "the doctor's own objects are removed"
 
 
-def test_missing_runtime_on_the_nodes_is_found(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
-    metadata = {"name": place}
-    plant({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": "no-such-handler"})
-    findings = doctor("--image", IMAGE, "--runtime-class", place)
+def test_missing_runtime_on_the_nodes_is_found(
+    doctor: Doctor, examined_namespace: str, create_object: Callable[..., None]
+) -> None:
+    metadata = {"name": examined_namespace}
+    create_object(
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": "no-such-handler"}
+    )
+    findings = doctor("--image", IMAGE, "--runtime-class", examined_namespace)
     assert found(findings, "runtime-classes", "no runtime for", "no-such-handler")
 
 
@@ -217,24 +237,31 @@ def test_image_that_the_nodes_cannot_pull_is_found(doctor: Doctor) -> None:
     assert found(doctor("--image", missing), "registry", f"the nodes cannot pull {missing}")
 
 
-def test_limit_range_that_refuses_sandboxes_is_quoted(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
+def test_limit_range_that_refuses_sandboxes_is_quoted(
+    doctor: Doctor, examined_namespace: str, create_object: Callable[..., None]
+) -> None:
     limits = [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]
-    metadata = {"name": "ratio", "namespace": place}
-    plant({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
+    metadata = {"name": "ratio", "namespace": examined_namespace}
+    create_object({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
     assert found(doctor("--no-pods", "--image", IMAGE), "admission", "cpu max limit to request ratio")
 
 
 def test_account_without_exec_is_found(
-    doctor: Doctor, place: str, kubeconfig: str, kubectl: Kubectl, plant: Callable[..., None], tmp_path: Path
+    doctor: Doctor,
+    examined_namespace: str,
+    kubeconfig: str,
+    kubectl: Kubectl,
+    create_object: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
     rules = [
         {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list", "create", "delete"]},
         {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "create", "delete"]},
     ]
-    metadata, rbac = {"name": "visitor", "namespace": place}, "rbac.authorization.k8s.io"
-    subject = {"kind": "ServiceAccount", "name": "visitor", "namespace": place}
+    metadata, rbac = {"name": "visitor", "namespace": examined_namespace}, "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": "visitor", "namespace": examined_namespace}
     role = {"kind": "Role", "name": "visitor", "apiGroup": rbac}
-    plant(
+    create_object(
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
         {
@@ -246,7 +273,7 @@ def test_account_without_exec_is_found(
         },
     )
     admin = yaml.safe_load(Path(kubeconfig).read_text())
-    token = kubectl("create", "token", "visitor", "-n", place).stdout.strip()
+    token = kubectl("create", "token", "visitor", "-n", examined_namespace).stdout.strip()
     user = admin | {"users": [{"name": admin["users"][0]["name"], "user": {"token": token}}]}
     (tmp_path / "kubeconfig").write_text(json.dumps(user))
     findings = doctor("--image", IMAGE, kubeconfig=str(tmp_path / "kubeconfig"))

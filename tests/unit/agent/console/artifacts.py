@@ -77,7 +77,7 @@ def step(number: int, command: str, output: str = "", *, code: int = 0) -> dict[
     }
 
 
-def said(number: int, command: str, output: str = "") -> list[dict[str, str]]:
+def turn_messages(number: int, command: str, output: str = "") -> list[dict[str, str]]:
     """An answer with its command, and the message with the output."""
     thought = f"<think>I look at the problem again.\nStep {number}.</think>" if number == 0 else ""
     answer = f"{thought}THOUGHT: the total ignores quantities.\n\n```bash\n{command}\n```"
@@ -99,8 +99,12 @@ def episode(
         {"role": "system", "content": "You are a software engineer who works through a shell."},
         {"role": "user", "content": f"<pr_description>\nThe total of a cart is wrong ({task}).\n</pr_description>"},
     ]
-    turns = [message for number, (command, output) in enumerate(commands) for message in said(number, command, output)]
-    given = {
+    turns = [
+        message
+        for number, (command, output) in enumerate(commands)
+        for message in turn_messages(number, command, output)
+    ]
+    metadata = {
         "agent_name": "builtin",
         "messages": opening + turns,
         "turns": len(commands),
@@ -112,7 +116,7 @@ def episode(
         "exit_status": "submitted",
         "timings": {"total": 21.0, "model": 15.5, "environment": 4.0},
     }
-    return Episode(task, group, index, **{**given, **fields})
+    return Episode(task, group, index, **{**metadata, **fields})
 
 
 def segments(turns: int) -> list[TokenSegment]:

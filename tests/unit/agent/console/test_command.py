@@ -76,5 +76,5 @@ async def test_other_addresses_need_the_printed_token(tmp_path: Path) -> None:
 async def test_folder_that_is_none_is_named(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
     process = await command(tmp_path, folder)
-    _, said = await process.communicate()
-    assert process.returncode == 2 and f"{folder} is no folder" in said.decode()
+    _, stderr = await process.communicate()
+    assert process.returncode == 2 and f"{folder} is no folder" in stderr.decode()

@@ -31,13 +31,13 @@ class Elements(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag in ("img", "iframe", "object", "style", "base") or any(name.startswith("on") for name in given):
+        attributes = {name: value or "" for name, value in attrs}
+        if tag in ("img", "iframe", "object", "style", "base") or any(name.startswith("on") for name in attributes):
             self.dangerous.append(self.get_starttag_text() or tag)
         for name in ("src", "href", "action"):
-            if name in given and not re.match(r"[/#](?!/)", given[name]):
-                self.dangerous.append(given[name])
-        if tag == "script" and not given.get("src", "").startswith("/assets/console.js"):
+            if name in attributes and not re.match(r"[/#](?!/)", attributes[name]):
+                self.dangerous.append(attributes[name])
+        if tag == "script" and not attributes.get("src", "").startswith("/assets/console.js"):
             self.dangerous.append("script")
 
 

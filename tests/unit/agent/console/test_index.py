@@ -34,11 +34,11 @@ def tasks(index: EpisodeIndex) -> list[str]:
 def test_an_episode_is_read_once(root: Path) -> None:
     write_job(root / "demo", steps=2)
     assert opened(root).scan() == 16
-    again = opened(root)
-    assert [again.scan(), again.scan()] == [0, 0]
+    reopened = opened(root)
+    assert [reopened.scan(), reopened.scan()] == [0, 0]
     write_rollout(root / "demo", episode("new"), RESOLVED, 2)
     write_rollout(root / "demo", episode("newer"), RESOLVED, 9)
-    assert [again.scan(), again.scan()] == [2, 0]
+    assert [reopened.scan(), reopened.scan()] == [2, 0]
 
 
 def test_episode_appears_with_its_meta_file(root: Path) -> None:
@@ -107,9 +107,9 @@ def test_links_and_models_are_not_entered(root: Path, tmp_path: Path) -> None:
 
 def test_nothing_but_the_index_changes(root: Path) -> None:
     write_job(root / "demo", steps=1)
-    before = {path: path.stat().st_mtime_ns for path in (root / "demo").rglob("*")}
+    times_before = {path: path.stat().st_mtime_ns for path in (root / "demo").rglob("*")}
     opened(root).scan()
-    assert {path: path.stat().st_mtime_ns for path in (root / "demo").rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in (root / "demo").rglob("*")} == times_before
     assert sorted(path.name for path in root.iterdir()) == [".swerl-index.sqlite", "demo"]
 
 

@@ -21,9 +21,9 @@ def root(tmp_path: Path) -> Path:
 async def test_first_page_lists_jobs_and_evaluations(open_console: OpenConsole, root: Path) -> None:
     write_job(root / "demo")
     write_evaluation(root / "tests" / "before")
-    words = shown(await (await open_console()).page("/"))
-    assert "demo job 24 16 0" in words
-    assert "tests/before evaluation 4 2 0" in words
+    page_text = shown(await (await open_console()).page("/"))
+    assert "demo job 24 16 0" in page_text
+    assert "tests/before evaluation 4 2 0" in page_text
 
 
 async def test_folder_of_one_job_is_its_run(open_console: OpenConsole, root: Path) -> None:
@@ -86,19 +86,19 @@ async def test_episode_page_shows_the_whole_story(open_console: OpenConsole, roo
     folder = write_rollout(root / "demo", episode(commands=commands), RESOLVED, 1)
     console = await open_console()
     page = await console.page("/episode", path=console.path(folder))
-    words = shown(page)
-    assert "resolved reward 1 ended by submitted 3 turns" in words
-    assert "FAIL_TO_PASS 1/1 PASS_TO_PASS 3/3 contrast held" in words
-    assert "turn 2 network uses the network: curl -s http://example.org/fix" in words
-    assert "Thought, 2 lines I look at the problem again." in words
-    assert "THOUGHT: the total ignores quantities." in words
+    page_text = shown(page)
+    assert "resolved reward 1 ended by submitted 3 turns" in page_text
+    assert "FAIL_TO_PASS 1/1 PASS_TO_PASS 3/3 contrast held" in page_text
+    assert "turn 2 network uses the network: curl -s http://example.org/fix" in page_text
+    assert "Thought, 2 lines I look at the problem again." in page_text
+    assert "THOUGHT: the total ignores quantities." in page_text
     assert '<pre class="command">pytest -q</pre>' in page
-    assert "1 failed" in words
-    assert "exit 0 0.4 s" in words
-    assert "judge 0.5 votes 1, –, 1" in words
-    cut = words.index("The context was cut here: 1 earlier turn is missing from here on")
-    assert words.index("Turn 2") < cut < words.index("Turn 3")
-    assert "sequence 1: 40 trained of 90" in words
+    assert "1 failed" in page_text
+    assert "exit 0 0.4 s" in page_text
+    assert "judge 0.5 votes 1, –, 1" in page_text
+    cut = page_text.index("The context was cut here: 1 earlier turn is missing from here on")
+    assert page_text.index("Turn 2") < cut < page_text.index("Turn 3")
+    assert "sequence 1: 40 trained of 90" in page_text
     assert '<tr class="add"><td class="n"></td><td class="n">11</td><td>+        # quantities' in page
     assert "test_cart.py::test_total" not in page  # ground truth
 
@@ -106,8 +106,8 @@ async def test_episode_page_shows_the_whole_story(open_console: OpenConsole, roo
 async def test_reason_of_an_open_verdict_is_shown(open_console: OpenConsole, root: Path) -> None:
     folder = write_rollout(root / "demo", episode(), UNRESOLVED, 1)
     console = await open_console()
-    words = shown(await console.page("/episode", path=console.path(folder)))
-    assert "contrast unavailable" in words and "no test of the task can be altered" in words
+    page_text = shown(await console.page("/episode", path=console.path(folder)))
+    assert "contrast unavailable" in page_text and "no test of the task can be altered" in page_text
 
 
 async def test_raw_texts(open_console: OpenConsole, root: Path) -> None:
@@ -149,9 +149,9 @@ async def test_samples_of_a_task_stand_side_by_side(open_console: OpenConsole, r
 async def test_evaluations_are_compared_task_by_task(open_console: OpenConsole, root: Path) -> None:
     write_evaluation(root / "before", tasks=2, samples=2, solved=0)
     write_evaluation(root / "after", tasks=3, samples=2, solved=1)
-    words = shown(await (await open_console()).page("/compare", a="before", b="after"))
-    assert "2 tasks in both mean change of the resolve rate +50.0 points 2 better 0 worse" in words
-    assert "swe-rl__store-0 0/2 1/2 +50" in words and "swe-rl__store-2 0/0 1/2 –" in words
+    page_text = shown(await (await open_console()).page("/compare", a="before", b="after"))
+    assert "2 tasks in both mean change of the resolve rate +50.0 points 2 better 0 worse" in page_text
+    assert "swe-rl__store-0 0/2 1/2 +50" in page_text and "swe-rl__store-2 0/0 1/2 –" in page_text
 
 
 async def test_ground_truth_needs_to_be_asked_for(open_console: OpenConsole, root: Path, tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ async def test_ground_truth_needs_to_be_asked_for(open_console: OpenConsole, roo
     console = await open_console()
     assert "Ground truth" not in await console.page("/episode", path=console.path(folder))
     console = await open_console(gold=tasks)
-    words = shown(await console.page("/episode", path=console.path(folder)))
-    assert "Ground truth Reference fix" in words and "FAIL_TO_PASS: " in words
+    page_text = shown(await console.page("/episode", path=console.path(folder)))
+    assert "Ground truth Reference fix" in page_text and "FAIL_TO_PASS: " in page_text
 
 
 async def test_unknown_places_are_not_found(open_console: OpenConsole, root: Path) -> None:

@@ -30,9 +30,9 @@ def write_many(job: Path) -> Path:
 
 
 async def test_first_byte_of_ten_thousand_episodes(open_console: OpenConsole, tmp_path: Path) -> None:
-    one = write_many(tmp_path / "folder" / "demo")
+    many_rollouts = write_many(tmp_path / "folder" / "demo")
     console = await open_console()
-    path = console.path(one)
+    path = console.path(many_rollouts)
     pages: list[tuple[str, dict[str, str | int]]] = [
         ("/", {}),
         ("/run", {"path": "demo"}),
@@ -45,8 +45,8 @@ async def test_first_byte_of_ten_thousand_episodes(open_console: OpenConsole, tm
     for page, values in pages:
         times = []
         for _ in range(5):
-            begun = time.monotonic()
+            started = time.monotonic()
             answer = await console.get(page, **values)
-            times.append(time.monotonic() - begun)
+            times.append(time.monotonic() - started)
             assert answer.status == 200 and len(await answer.read()) < 500_000
         assert min(times) < FIRST_BYTE, f"{page} {values}: {times}"

@@ -91,17 +91,17 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
     assert len(found) == len(outcomes(tmp_path, SOURCE)) == 9
 
 
-@pytest.mark.parametrize("place", ["beside", "class", "file"])
-def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, place: Place) -> None:
+@pytest.mark.parametrize("twin_place", ["beside", "class", "file"])
+def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, twin_place: Place) -> None:
     source = TestSource(SOURCE)
     edits, passing, failing_ones = [], [], []
     for names in all_tests(source):
         for value in [None, *checked_values(source, source.functions[names][1])]:
             inner = replaced(source, source.functions[names][1], value, CHANCE) if value else None
-            new = twin_names(names, place, CHANCE)
-            made = twin(source, names, new, place, [inner] if inner else [])
-            if made:
-                edits.append(made)
+            new = twin_names(names, twin_place, CHANCE)
+            twin_source = twin(source, names, new, twin_place, [inner] if inner else [])
+            if twin_source:
+                edits.append(twin_source)
                 (failing_ones if value else passing).append(
                     "::".join([*filter(None, new.owner.split(".")), new.function])
                 )
@@ -123,8 +123,8 @@ def test_examples_with_a_wrong_answer_are_put_into_texts_and_docstrings(tmp_path
     assert edit
     (tmp_path / "m.py").write_text(edited(text, [edit]))
     assert subprocess.run([sys.executable, "-m", "doctest", "m.py"], cwd=tmp_path, capture_output=True).returncode
-    whole = failing_example("Text\n", None, Names("", ""), CHANCE)
-    assert whole and ">>> " in edited("Text\n", [whole])
+    example = failing_example("Text\n", None, Names("", ""), CHANCE)
+    assert example and ">>> " in edited("Text\n", [example])
 
 
 def test_test_patch_is_made_to_hold_other_content(tmp_path: Path) -> None:

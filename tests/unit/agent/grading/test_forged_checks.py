@@ -28,17 +28,17 @@ class Forgery:
     body: str = WRONG
     code: str = ""
     fixed: str = FIXED
-    held: dict[str, str] = field(default_factory=dict)  # files of the image
+    image_files: dict[str, str] = field(default_factory=dict)  # files of the image
 
     def task(self, repository: Repository) -> Task:
         """The task whose hidden test has this check."""
         task = repository.task("image")
         test = f"    {self.check}"
         text = "import pytest\n" + HIDDEN_TEST.replace(CHECK, test)
-        patch, known = repository.patch({"tests/test_calc.py": text}), task.ground_truth
-        script = known.eval_script.replace(known.test_patch, patch)
+        patch, ground_truth = repository.patch({"tests/test_calc.py": text}), task.ground_truth
+        script = ground_truth.eval_script.replace(ground_truth.test_patch, patch)
         gold = repository.patch({"calc.py": self.fixed})
-        return replace(task, ground_truth=replace(known, eval_script=script, test_patch=patch, patch=gold))
+        return replace(task, ground_truth=replace(ground_truth, eval_script=script, test_patch=patch, patch=gold))
 
     def patch(self, repository: Repository) -> str:
         """The forged fix."""
@@ -67,20 +67,20 @@ FORGERIES = {
     "a helper that checks nothing": Forgery(
         "from helpers import check; check(clamp(9, 0, 5), 5)",
         code="import helpers\nhelpers.check = lambda *_: None\n",
-        held=HELPERS,
+        image_files=HELPERS,
     ),
     "another expected value": Forgery(
         "from helpers import top; assert clamp(9, 0, 5) == top(0, 5)",
         "contrast: tests/helpers.py was replaced in memory",
         code="import helpers\nhelpers.top.__code__ = (lambda low, high: 9).__code__\n",
-        held=HELPERS,
+        image_files=HELPERS,
     ),
     "another file's content": Forgery(
         "import json, pathlib; text = pathlib.Path(__file__).with_name('5.json').read_text();"
         " assert clamp(9, 0, 5) == json.loads(text)",
         "contrast: json.loads was replaced in memory",
         code="import json\njson.loads = lambda *_: 9\n",
-        held={"tests/5.json": "5"},
+        image_files={"tests/5.json": "5"},
     ),
     "a builtin that tests ask": Forgery(
         "assert all(clamp(n, 0, 5) <= 5 for n in range(9))",
@@ -92,7 +92,7 @@ FORGERIES = {
 
 
 async def verdict_on(monkeypatch: pytest.MonkeyPatch, folder: Path, forgery: Forgery) -> Verdict:
-    repository, tree = Repository(folder / "calc", forgery.held), folder / "tree"
+    repository, tree = Repository(folder / "calc", forgery.image_files), folder / "tree"
     task = at(forgery.task(repository), tree)
     async with local_grader(monkeypatch, repository.folder, tree) as grader:
         return await grader.grade(task, forgery.patch(repository))

@@ -100,7 +100,7 @@ def test_patch_with_too_many_paths_is_blocked() -> None:
 
 
 IMPORT = "from _pytest.compat import getfuncargnames"
-ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
+READS_TEST_NAME = "name = os.environ['PYTEST_CURRENT_TEST']"
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
     [
         ("src/_pytest/fixtures.py", IMPORT, "pytest-dev/pytest", "", False),
         ("src/pytest/__init__.py", IMPORT, "swesmith/pytest-dev__pytest.58e6a09d", "", False),
-        ("src/_pytest/runner.py", ASKS, "pytest-dev/pytest", "", False),
-        ("src/pytest/__init__.py", ASKS, "pytest-dev/pytest", "", True),
-        ("src/_pytest/runner.py", ASKS, "a/fork", "src/_pytest/python.py", False),
+        ("src/_pytest/runner.py", READS_TEST_NAME, "pytest-dev/pytest", "", False),
+        ("src/pytest/__init__.py", READS_TEST_NAME, "pytest-dev/pytest", "", True),
+        ("src/_pytest/runner.py", READS_TEST_NAME, "a/fork", "src/_pytest/python.py", False),
         ("_pytest/runner.py", IMPORT, "a/fork", "_pytest/python.py", False),
         ("pytest_mock/plugin.py", IMPORT, "pytest-dev/pytest-mock", "", False),
-        ("pytest_mock/_pytest/plugin.py", ASKS, "pytest-dev/pytest-mock", "", True),
-        ("pytest_mock/plugin.py", f"{IMPORT}; {ASKS}", "pytest-dev/pytest-mock", "", True),
+        ("pytest_mock/_pytest/plugin.py", READS_TEST_NAME, "pytest-dev/pytest-mock", "", True),
+        ("pytest_mock/plugin.py", f"{IMPORT}; {READS_TEST_NAME}", "pytest-dev/pytest-mock", "", True),
         ("src/_pytest/fixtures.py", IMPORT, "psf/requests", "", True),
-        ("src/_pytest/fixtures.py", ASKS, "psf/requests", "requests/api.py", True),
+        ("src/_pytest/fixtures.py", READS_TEST_NAME, "psf/requests", "requests/api.py", True),
         ("requests/api.py", IMPORT, "psf/requests", "requests/pytests.py", True),
         ("django/test/runner.py", "from unittest.runner import registerResult", "django/django", "", False),
         ("nose2/result.py", "import unittest", "nose-devs/nose2", "", False),
@@ -132,7 +132,7 @@ def test_only_a_patch_to_a_runner_may_use_its_internals(
 def test_fix_that_uses_pytest_internals_allows_others_to_use_them() -> None:
     fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
     assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).ground_truth) is None
-    assert asks_which_test_runs(added("h.py", ASKS), task(patch=fix).ground_truth)
+    assert asks_which_test_runs(added("h.py", READS_TEST_NAME), task(patch=fix).ground_truth)
 
 
 @pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
@@ -203,7 +203,7 @@ def test_line_like_a_header_hides_no_code() -> None:
 
 
 FOLDERS = ("", "pkg/", "pkg/deep/")
-DECIDING = (
+DECIDING_PATCHES = (
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
     "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
     "tests/x.py", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", "requirements.txt",
@@ -212,7 +212,7 @@ DECIDING = (
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("name", DECIDING)
+@pytest.mark.parametrize("name", DECIDING_PATCHES)
 def test_test_configuration_is_protected_in_every_folder(folder: str, name: str) -> None:
     globs = protected_globs(task().ground_truth, [])
     assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)

@@ -121,7 +121,7 @@ HONEST = "def answer():\n    return 42\n"
 WRONG = HONEST.replace("42", "41")
 
 
-def witnessed(report: Report, runner: str) -> test_record.TestRecord:
+def record_from(report: Report, runner: str) -> test_record.TestRecord:
     return test_record.checked_record(report.test_record, report.keys, required=runner, finished=True)
 
 
@@ -134,9 +134,9 @@ def run(repository: Path, payload: Path, command: str, patch: str = "", before: 
 def test_pytest_run_is_unaffected_by_its_witness(repository: Path, tmp_path: Path, workers: str) -> None:
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
-    seen = witnessed(report, "pytest")
-    assert seen.alarms == ()
-    assert {test: status for status, test in map(str.split, seen.log.splitlines())} == {
+    record = record_from(report, "pytest")
+    assert record.alarms == ()
+    assert {test: status for status, test in map(str.split, record.log.splitlines())} == {
         "t.py::test_environment": "PASSED",
         "t.py::test_fails": "FAILED",
         "t.py::test_expected": "XFAIL",
@@ -163,8 +163,8 @@ def test_fix_of_pytest_in_its_own_repository_is_no_cheat(
     patch = diff_of(repository, {path: (repository / path).read_text().replace(before, f"FIXED = 1\n\n\n{before}")})
     command = f"{sys.executable} -m pytest -rA t.py"
     report = run(repository, tmp_path / "p", command, patch, before="export PYTHONPATH=$PWD/src")
-    seen = witnessed(report, "pytest")
-    assert (seen.alarms, seen.log) == ((), "XFAIL t.py::test_expected\n"), report.log.decode()
+    record = record_from(report, "pytest")
+    assert (record.alarms, record.log) == ((), "XFAIL t.py::test_expected\n"), report.log.decode()
 
 
 @pytest.fixture
@@ -192,33 +192,35 @@ def test_unittest_run_is_unaffected_by_its_witness(checked: Path, tmp_path: Path
     (checked / "tests/runtests.py").chmod(0o755)
     git(checked, "commit", "-q", "-a", "-m", "more")
     report = run(checked, tmp_path / "p", command.replace("python3", sys.executable))
-    seen = witnessed(report, "unittest")
-    assert seen.alarms == ()
+    record = record_from(report, "unittest")
+    assert record.alarms == ()
     _, parsers, _ = library()
     parse = parsers.PARSER_REGISTRY["parse_log_django"]
-    printed, told = parse(report.log.decode(), None), parse(seen.log, None)
-    assert {name for name, status in printed.items() if status == "PASSED"} == {
-        name for name, status in told.items() if status == "PASSED"
+    from_log, from_witness = parse(report.log.decode(), None), parse(record.log, None)
+    assert {name for name, status in from_log.items() if status == "PASSED"} == {
+        name for name, status in from_witness.items() if status == "PASSED"
     }
-    assert told["A description is what is printed."] == "PASSED"
-    assert sorted(told.values()) == ["FAILED"] * (2 if more else 1) + ["PASSED"] * 4 + ["SKIPPED"]
+    assert from_witness["A description is what is printed."] == "PASSED"
+    assert sorted(from_witness.values()) == ["FAILED"] * (2 if more else 1) + ["PASSED"] * 4 + ["SKIPPED"]
 
 
 def test_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("import sys\nprint('own', __file__, 'swerl_unittest' in sys.modules)\n")
+    own_folder = tmp_path / "own"
+    own_folder.mkdir()
+    (own_folder / "sitecustomize.py").write_text(
+        "import sys\nprint('own', __file__, 'swerl_unittest' in sys.modules)\n"
+    )
     command = f"{sys.executable} tests/runtests.py"
-    report = run(checked, tmp_path / "p", command, before=f"export PYTHONPATH={own}")
-    assert f"own {own}/sitecustomize.py True" in report.log.decode()
-    assert witnessed(report, "unittest").alarms == ()
+    report = run(checked, tmp_path / "p", command, before=f"export PYTHONPATH={own_folder}")
+    assert f"own {own_folder}/sitecustomize.py True" in report.log.decode()
+    assert record_from(report, "unittest").alarms == ()
 
 
 def test_other_programs_of_the_command_keep_running(checked: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'import sys; print(sys.path)'\n{sys.executable} tests/runtests.py"
     report = run(checked, tmp_path / "p", command)
     assert "/runners'" not in report.log.decode()
-    assert witnessed(report, "unittest").alarms == ()
+    assert record_from(report, "unittest").alarms == ()
 
 
 EXITS = "import os\nos.write(2, b'test_answer (tests.checks.Checks.test_answer) ... ok\\n')\nos._exit(0)\n"
@@ -263,17 +265,17 @@ def answer():
 def test_code_that_forges_a_run_of_unittest_is_named(checked: Path, tmp_path: Path, code: str, named: str) -> None:
     patch = diff_of(checked, {"a.py": code})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
-    seen = witnessed(report, "unittest")
-    assert [each for each in (*seen.alarms, *seen.suspicions) if named in each], report.log.decode()
+    record = record_from(report, "unittest")
+    assert [each for each in (*record.alarms, *record.suspicions) if named in each], report.log.decode()
 
 
 def test_run_after_a_complete_one_must_end_too(checked: Path, tmp_path: Path) -> None:
     code = "import os, unittest\nunittest.TextTestRunner().run(unittest.TestSuite())\ndef answer():\n    os._exit(0)\n"
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", diff_of(checked, {"a.py": code}))
-    assert witnessed(report, "unittest").alarms == ("the test session was cut short before its runner's end",)
+    assert record_from(report, "unittest").alarms == ("the test session was cut short before its runner's end",)
 
 
-RESTORES = """
+RESTORING_CODE = """
 import os
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tests", "test_a.py")
 with open(path) as file:
@@ -286,12 +288,12 @@ with open(path, "w") as file:
 
 
 def test_file_of_the_tests_that_was_restored_is_reported(checked: Path, tmp_path: Path) -> None:
-    patch = diff_of(checked, {"a.py": RESTORES + HONEST})
+    patch = diff_of(checked, {"a.py": RESTORING_CODE + HONEST})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
-    assert witnessed(report, "unittest").touched == ("tests/test_a.py",)
+    assert record_from(report, "unittest").touched == ("tests/test_a.py",)
 
 
 def test_function_that_was_replaced_in_memory_is_reported(checked: Path, tmp_path: Path) -> None:
     patch = diff_of(checked, {"a.py": "import json\njson.loads = len\n" + HONEST})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
-    assert witnessed(report, "unittest").changed == ("json.loads",)
+    assert record_from(report, "unittest").changed == ("json.loads",)
