@@ -86,7 +86,7 @@ def evaluation_account(evaluation: str) -> str:
 
 
 def progress_name(evaluation: str, part: str) -> str:
-    """Name of the ConfigMap in which shard `part` (its number, or `merge`) of a SweEval says how far it is."""
+    """Name of the ConfigMap with the progress of shard `part` (its number, or `merge`) of a SweEval."""
     return f"{evaluation_scope(evaluation)}-{part}"
 
 

@@ -87,7 +87,7 @@ class _Converter:
         return schema
 
     def _overlay(self, target: Schema, node: Schema) -> Schema:
-        """`target` with what the field itself says about it; rules of both count."""
+        """`target` with the field's own metadata; the rules of both apply."""
         merged = dict(target)
         for key in _KEPT_FROM_FIELD:
             if node.get(key) is None:

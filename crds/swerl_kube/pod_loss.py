@@ -27,7 +27,7 @@ STATUS_REASONS = {
     "DeadlineExceeded": SandboxReason.LIFETIME_EXCEEDED,
     **dict.fromkeys(("NodeLost", "NodeShutdown", "Terminated", "Shutdown"), SandboxReason.NODE_LOST),
 }
-# How the kubelet says that a Pod itself, not its node, ran out of disk.
+# The kubelet's message when a Pod itself, not its node, ran out of disk.
 _STORAGE_LIMIT = re.compile(
     r"exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
 )

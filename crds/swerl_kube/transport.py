@@ -1,7 +1,7 @@
 """Requests to the API server over one aiohttp session.
 
 Guarantees: every call has a total timeout and a watch that falls silent is cut; a failure is a `KubeError`. A request
-that the server asked to repeat later is repeated then, whatever it is (see retry_after.py). Reads are also repeated
+that the server asks to repeat later is repeated then, of any kind (see retry_after.py). Reads are also repeated
 when the server was not reached or failed. A write that may have been carried out is sent once: only the caller knows
 whether repeating it is harmless.
 """

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """The operator cannot start or go on; the message says why."""
+    """The operator cannot start or continue; the message has the reason."""

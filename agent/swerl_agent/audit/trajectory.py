@@ -12,7 +12,7 @@ from typing import Any
 
 NAMES = ("traj.json", "*.traj.json", "*.traj")
 STEPS = ("step_debug", "trajectory")  # lists of what was executed: this project's, SWE-agent's
-MESSAGES = ("messages", "input", "output", "items")  # lists of what was said
+MESSAGES = ("messages", "input", "output", "items")  # lists of messages
 LISTS = (*STEPS, *MESSAGES)
 CALLS = {  # items of the Responses API that call, and where their arguments are
     "function_call": "arguments",

@@ -1,7 +1,7 @@
 """`swerl tasks import` and `export`: rows of any source as JSON Lines that training and evaluation read.
 
 Guarantees: each fault is one line on standard error, with its first row and the number of rows that have it. No file is
-touched unless all rows are good or --keep-going says to leave the others out.
+touched unless all rows are good or --keep-going omits the others.
 """
 
 from __future__ import annotations

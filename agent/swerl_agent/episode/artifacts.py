@@ -63,7 +63,7 @@ def write_artifacts(
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward; no reward is None);
+    `meta` is added to the episode's data in both JSON files (sampling parameters, step, reward; no reward is None);
     `audit` what the audit found in it, looked for here if not given. The verdict names the rules of what was found,
     also that of an agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and
     `verdict` do, under the names that other readers know. Raises OSError when the disk refuses.

@@ -6,7 +6,7 @@ Guarantees:
 * An answer that the server aborted, e.g. for a weight update, is continued from its tokens. The spans name the weights
   that sampled each token.
 * A request that fails after all retries, or whose answer is no result of SGLang, raises EngineError, an infrastructure
-  failure. No retry comes sooner than the server asks for.
+  failure. No retry is earlier than the server requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from swerl_kube import parse_retry_after
 
 ROUTING_HEADER = "X-SMG-Routing-Key"  # the router sends requests of one key to one engine, which holds their prefix
 
-# What a server says of a request, and its name in `Generation.usage`; the last two only with `--enable-metrics`.
+# A server's figure of a request, and its name in `Generation.usage`; the last two only with `--enable-metrics`.
 USAGE = {
     "prompt_tokens": "prompt_tokens",
     "cached_tokens": "cached_tokens",
@@ -52,7 +52,7 @@ class EngineError(Exception):
 
 
 class EndpointError(EngineError):
-    """The server refuses what it is asked for, and will again; the message names it and what to change."""
+    """The server refuses the request, and would refuse it again; the message names it and what to change."""
 
     code: ClassVar[str] = "endpoint_refused"
 
@@ -79,7 +79,7 @@ class Generation:
     finish_reason: str  # stop | length
     weight_versions: list[tuple[str, int, int]] = field(default_factory=list)  # (version, start, end) in output_ids
     usage: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Sums over the requests it took: `requests`, and what the server said of each: `prompt_tokens`, of them
+    """Sums over the requests it took: `requests`, and the server's figures of each: `prompt_tokens`, of them
     `cached_tokens`, `completion_tokens`; seconds of `latency` (of the whole request), `queue`, `first_token`."""
 
 
@@ -223,7 +223,7 @@ async def with_retries(url: str, send: Callable[[], Awaitable[T]], policy: Retry
 
 
 def raise_if_transient(response: aiohttp.ClientResponse, text: str) -> None:
-    """Raises Transient for an answer that says to come back later."""
+    """Raises Transient for an answer that asks for a later retry."""
     status = response.status
     if status in (408, 429) or status >= 500:
         raise Transient(
@@ -232,7 +232,7 @@ def raise_if_transient(response: aiohttp.ClientResponse, text: str) -> None:
 
 
 def _generation(body: Mapping[str, Any]) -> Generation:
-    """What an answer says; raises EngineError, and other errors for an answer of another shape."""
+    """The parsed answer; raises EngineError, and other errors for an answer of another shape."""
     meta = body["meta_info"]
     entries = meta.get("output_token_logprobs") or []
     ids = [int(entry[1]) for entry in entries]

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from .episode import Episode
 
-LOOP_CHARS = 10_000  # at the end of what the model said
+LOOP_CHARS = 10_000  # at the end of the generated text
 LOOP_RATIO = 10  # by which they can be compressed when they go round in circles
 
 
 def repeats_itself(episode: Episode) -> bool:
-    """Whether the model ended in a loop: the end of what it said can be compressed by more than LOOP_RATIO."""
+    """Whether the model ended in a loop: the end of its text can be compressed by more than LOOP_RATIO."""
     text = "".join(message["content"] for message in episode.messages if message["role"] == "assistant")
     end = text[-LOOP_CHARS:].encode("utf-8", "replace")
     return len(text) > LOOP_CHARS and len(end) > LOOP_RATIO * len(zlib.compress(end, 9))

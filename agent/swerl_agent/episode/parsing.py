@@ -20,7 +20,7 @@ _CHANGE = re.compile(
 _DIFF = re.compile(r"^diff --git ", re.MULTILINE)
 _OPAQUE = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 
-THOUGHT, THOUGHT_END = "<think>", "</think>"  # around what a model says to itself
+THOUGHT, THOUGHT_END = "<think>", "</think>"  # around a model's reasoning
 
 # Tool calls as models write them: a JSON object, tags per parameter, or tags per key and value.
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -54,7 +54,7 @@ def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
 def split_thought(text: str) -> tuple[str, str]:
     """The thought that `text` begins with, whether it or the chat template opened it, and what follows.
 
-    A thought that goes on is all there is; without any it is ''.
+    An unfinished thought is the whole text; without any it is ''.
     """
     thinks = text.lstrip().startswith(THOUGHT)
     before, ended, rest = text.partition(THOUGHT_END)

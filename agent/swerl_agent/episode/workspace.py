@@ -77,7 +77,7 @@ class Workspace:
     async def submitted(self, result: CommandResult) -> Patch:
         """The changes of the files that the submitting command printed a patch of (standard output excludes warnings).
 
-        Of all files where it printed none, or not all of it, or where it says nothing of commits of the agent.
+        Of all files where it printed none, or not all of it, or where it does not list commits of the agent.
         """
         patch = await self.baseline.patch()
         text = printed_patch(result)

@@ -1,7 +1,7 @@
 """Content of messages in Anthropic's and OpenAI's newer API: lists of typed blocks. Pure.
 
-Guarantee: what the model cannot read, an image say, is replaced by a line that says so; a block of an unknown type is
-refused by name.
+Guarantee: content that the model cannot read, such as an image, is replaced by a line that names it; a block of an
+unknown type is refused by name.
 """
 
 from __future__ import annotations

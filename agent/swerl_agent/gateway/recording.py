@@ -37,7 +37,7 @@ class Recording(ABC):
         self._closed = False
         self.stored: dict[str, list[dict[str, Any]]] = {}  # conversations by the id of the response that ends them
         self.refused: str | None = None  # exit status that the newest refusal gives the Episode
-        self.usage: dict[str, float] = {}  # sums of what the engine said of its requests, see Generation
+        self.usage: dict[str, float] = {}  # sums of the engine's figures of its requests, see Generation
         self.seconds = 0.0  # spent waiting for the engine, of all requests together
         self.lost: asyncio.Future[EngineError] = asyncio.get_running_loop().create_future()  # the engine's loss
 

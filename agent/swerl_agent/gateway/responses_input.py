@@ -47,7 +47,7 @@ class _Reader:
         self._of_call: dict[str, dict[str, Any]] = {}  # message by what its calls' ids begin with
 
     def read(self, item: Mapping[str, Any], where: str) -> None:
-        """Append what an item says; raises Refusal."""
+        """Append the messages of an item; raises Refusal."""
         kind = item.get("type") or "message"
         if kind == "message":
             self._message(item, where)

@@ -186,7 +186,7 @@ class ShellEnvironment:
         return dict(recursive_merge(self.config, platform.uname()._asdict(), variables))
 
     def serialize(self) -> dict[str, Any]:
-        """What a saved trajectory says of the environment."""
+        """The environment's part of a saved trajectory."""
         return {"info": {"config": {"environment": self.config}}}
 
 

@@ -1,7 +1,7 @@
 """HEAD requests for manifests (OCI distribution specification), with the registry's authentication.
 
 Guarantees: what a registry asks to wait is waited for, by all requests to it; a request is tried again when the answer
-says nothing of the image: no connection, 408, 429, 5xx.
+does not decide about the image: no connection, 408, 429, 5xx.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class RegistryUnavailable(Exception):
-    """A registry did not say whether it has an image; the message says what it did instead."""
+    """A registry did not answer whether it has an image; the message has its answer."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class RegistryClient:
         return f"Bearer {token}" if answer.status == 200 and token else None
 
     async def _ask(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
-        """The first answer that says something; raises RegistryUnavailable after the last try."""
+        """The first conclusive answer; raises RegistryUnavailable after the last try."""
         failure = ""
         for attempt in range(self._limits.retries + 1):
             pace = self._paces.setdefault(url.authority, Pace(self._limits.per_minute))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """Seconds, unless a field says otherwise."""
+    """Times are in seconds unless a field's comment differs."""
 
     keep_alive: float = 30.0  # between two resize frames, while idle and while a command runs
     reconnect_window: float = 300.0  # for reopening the stream to a Pod that cannot be reached

@@ -1,6 +1,6 @@
 """One stream to the loop of a Pod: open it, exchange messages, detect that it is dead.
 
-Guarantees: `open_stream` returns only after the loop has said hello. Every failure of an open stream is `StreamLost`;
+Guarantees: `open_stream` returns only after the loop has sent hello. Every failure of an open stream is `StreamLost`;
 a new stream can then query what this one missed.
 """
 
@@ -53,7 +53,7 @@ class StreamLost(Exception):
 
 @dataclass
 class SessionStream:
-    """A stream whose loop has said hello."""
+    """A stream whose loop has sent hello."""
 
     channel: Channel
     reader: wire.Reader

@@ -28,7 +28,7 @@ class InvalidRequest(ValueError):
 
 @dataclass(frozen=True)
 class RequestDefaults:
-    """What holds where a request says nothing."""
+    """Values for fields that a request lacks."""
 
     engine: str | None = None  # URL of an SGLang server or router
     engine_needed: bool = True  # whether a request is refused that names none when this does not either

@@ -1,4 +1,4 @@
-"""What a git diff says: the paths it changes, the lines it adds.
+"""Reads git diffs: the paths they change, the lines they add.
 
 Guarantees: a line within a hunk is content, however much it looks like a header; paths are those of the repository,
 without git's quotes and escapes. What git or patch(1) may take for a file's name, in any diff, is among `named_paths`.

@@ -1,6 +1,6 @@
 """Rows of data sets, in the shapes that tasks of this kind come in.
 
-Guarantee: every shape gives the same columns, those of SWE-bench; where a shape says it twice, the dataset's own column
+Guarantee: every shape gives the same columns, those of SWE-bench; where a shape has it twice, the dataset's own column
 counts.
 
 Shapes: the dataset row itself; `{"text", "metadata": {"instance", "data_source"}}`; `{"prompt", "metadata"}` with the

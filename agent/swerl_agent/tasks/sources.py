@@ -56,7 +56,7 @@ class RowSource:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """What a row has that says nothing of its origin."""
+        """What a row has that does not name its origin."""
         if self.data_source or Path(self.text).exists():
             return {"data_source": self.data_source, "split": self.split or ""}
         return {"data_source": hub_id(self.text), "split": self.hub_split}
