@@ -1,0 +1,31 @@
+"""A grading Pod whose first program the kernel refuses says so; the same words of a patch's code count for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from swerl_agent.grading.job import ForeignArchitecture, NoReport, _last_words
+from swerl_agent.grading.pods import PodState
+
+WORDS = "exec /usr/bin/bash: exec format error\n"
+
+
+@dataclass
+class EndedLog:
+    """The log of a Pod without a report; `begun`: whether the wrapper's first line was in it."""
+
+    begun: bool
+
+    async def rest(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("begun", "error"), [(False, ForeignArchitecture), (True, NoReport)])
+async def test_words_of_the_kernel_count_only_before_the_wrapper_began(begun: bool, error: type[Exception]) -> None:
+    state = PodState("grading-1", "", started=True, ended=True, reason="Error", message=WORDS)
+    reader: Any = EndedLog(begun)
+    with pytest.raises(error) as raised:
+        await _last_words(reader, state)
+    assert type(raised.value) is error and "exec format error" in str(raised.value)
