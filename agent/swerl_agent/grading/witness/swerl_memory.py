@@ -19,6 +19,7 @@ from swerl_record import Facts, code_file, inner
 
 LIBRARY = ("builtins", "io", "os", "posixpath", "pathlib", "json", "operator")
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
+MARKS = ("parametrize", "skip", "skipif", "xfail", "usefixtures")
 MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
 MAX_NAMED = 20
 
@@ -51,6 +52,11 @@ def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]
         for owner in [each for each in owners if each is module or each.__module__ == module.__name__]:
             what = module.__name__ if owner is module else module.__name__ + "." + owner.__name__
             found += [_entry(what + "." + name, owner, name, value) for name, value in _functions(owner)]
+    if "pytest" in names:
+        pytest = sys.modules["pytest"]
+        found.append(_entry("pytest.mark", pytest, "mark", vars(pytest).get("mark")))
+        marks = vars(vars(pytest)["mark"]) if "mark" in vars(pytest) else {}
+        found += [("pytest.mark." + name, marks, name, None, None, None) for name in MARKS]  # none is an attribute
     return found
 
 

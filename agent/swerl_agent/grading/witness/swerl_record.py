@@ -193,9 +193,10 @@ def listen(facts: Facts, record: Record) -> None:
 
 
 def _watch(facts: Facts, record: Record, private: "tuple[str, str]", event: str, about: "tuple[Any]") -> None:
-    if event == "open" and isinstance(about[0], str) and about[0].startswith(private):
-        if not about[0].startswith(HERE):  # its source is read for tracebacks
-            record.write("alarm", "the tests' code opened " + about[0] + ", which belongs to grading")
+    if event == "open" and isinstance(about[0], (str, bytes)):
+        path = about[0] if isinstance(about[0], str) else about[0].decode("utf-8", "surrogateescape")
+        if path.startswith(private) and not path.startswith(HERE):  # its source is read for tracebacks
+            record.write("alarm", "the tests' code opened " + path + ", which belongs to grading")
     elif event in MEMORY_SEARCHES:
         path = sys._getframe(1).f_code.co_filename
         if facts.blames(path):

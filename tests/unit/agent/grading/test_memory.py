@@ -102,3 +102,14 @@ def test_what_a_test_puts_back_is_no_finding_and_the_rest_is(
     watch.look()
     monkeypatch.undo()
     assert watch.found() == ["json.loads"]
+
+
+def test_marks_of_another_make_are_found(memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = memory.Watch()
+    monkeypatch.setattr(pytest.mark, "parametrize", len, raising=False)
+    assert watch.found() == ["pytest.mark.parametrize"]
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(WRAPPER.parent / "witness"))
+    watch = memory.Watch()
+    monkeypatch.setattr(pytest, "mark", object())
+    assert watch.found() == ["pytest.mark"]
