@@ -15,6 +15,12 @@ app.kubernetes.io/component: operator
 {{- define "swe-rl.operator" -}}{{ .Release.Name }}-operator{{- end }}
 {{- define "swe-rl.driver" -}}{{ .Release.Name }}-driver{{- end }}
 
+{{- /* CEL: the request is a driver's. An account of another system with such a name may not create SweSandboxes. */ -}}
+{{- define "swe-rl.isDriver" -}}
+request.userInfo.username.matches('^system:serviceaccount:[^:]+:.+-driver$')
+&& authorizer.group('swerl.dev').resource('swesandboxes').namespace(request.namespace).check('create').allowed()
+{{- end }}
+
 {{- define "swe-rl.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

@@ -60,6 +60,8 @@ class JobReason:
     WAITING_FOR_IMAGES = "WaitingForImages"
     RUNTIME_CLASS_MISSING = "RuntimeClassMissing"
     ROLE_MISSING = "DriverRoleMissing"
+    HOST_PATH_REFUSED = "HostPathRefused"
+    FOREIGN_OBJECT = "ForeignObject"  # an object that the job needs exists and is not its own
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     LAYOUT_REFUSED = "LayoutRefused"
     SANDBOXES_LIMITED = "SandboxesLimited"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Self
 
 from . import config
-from .errors import Conflict, NotFound
+from .errors import NotFound
 from .exec import HANDSHAKE_ATTEMPTS, ExecChannel, exec_output, open_exec
 from .paths import resource_path
 from .transport import ClientOptions, Json, Transport
@@ -50,13 +50,6 @@ class KubeClient(Transport):
         """Create in `namespace`, else in the one that `body` names; raises Conflict when the name is taken."""
         place = namespace or body["metadata"].get("namespace")
         return await self.request("POST", resource_path(body["apiVersion"], resource, place), body=body)
-
-    async def ensure(self, resource: str, body: Mapping[str, Any]) -> None:
-        """Create an object whose name determines its content; no error when it exists."""
-        try:
-            await self.create(resource, body)
-        except Conflict:
-            return
 
     async def patch(
         self,

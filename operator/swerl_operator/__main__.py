@@ -15,6 +15,7 @@ from swerl_kube import KubeError
 
 from .app import run
 from .checks.capacity import CHECKS
+from .checks.prerequisites import HOST_PATHS
 from .context import Settings
 from .errors import OperatorError
 from .logs import configure_logging
@@ -39,6 +40,8 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("identity", f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}", "holder name of this process in the Lease")
     option("health-port", defaults.health_port, "port of /livez and /readyz")
     option("metrics-port", defaults.metrics_port, "port of /metrics")
+    option("metrics-peers", "", "JSON list of NetworkPolicyPeers that may read the metrics of Ray Pods")
+    option("host-path-volumes", defaults.host_path_volumes, "allow: hostPath outputs are accepted", HOST_PATHS)
     option("job-workers", defaults.job_workers, "SweRLJobs reconciled at once")
     option("sandbox-workers", defaults.sandbox_workers, "SweSandboxes reconciled at once")
     option("sandbox-limit", defaults.sandbox_limit, "sandboxes of all jobs together, fair between jobs; 0: no limit")

@@ -26,6 +26,8 @@ class Settings:
     identity: str = "swe-rl-operator"  # holder name in the Lease, unique per process
     health_port: int = 8080
     metrics_port: int = 9090
+    metrics_peers: str = ""  # JSON list of NetworkPolicyPeers that may read the metrics of Ray Pods
+    host_path_volumes: str = "refuse"  # "allow": outputs may be folders of the nodes
     job_workers: int = 4  # SweRLJobs reconciled at once
     sandbox_workers: int = 8  # SweSandboxes reconciled at once
     sandbox_limit: int = 0  # sandboxes of all jobs together; 0: no limit

@@ -24,6 +24,7 @@ from ..problem import Problem
 from ..ray.cluster import RAY_API
 
 Reference = tuple[str, str, str]  # (resource, name, the field that names it)
+HOST_PATHS = ("refuse", "allow")
 
 
 async def missing_objects(
@@ -40,6 +41,12 @@ async def missing_objects(
     if await api.find("rbac.authorization.k8s.io/v1", "clusterroles", None, cluster_role) is None:
         problems.append(_role_missing(cluster_role))
     return problems
+
+
+def host_path_problems(setting: str, volumes: Iterable[tuple[str, OutputVolume]]) -> list[Problem]:
+    """Problems with `volumes` (field, volume) that are folders of a node, unless `setting` is allow."""
+    refused = [field for field, volume in volumes if volume.host_path is not None and setting != "allow"]
+    return [Problem(JobReason.HOST_PATH_REFUSED, _host_path_refused(field)) for field in dict.fromkeys(refused)]
 
 
 async def image_set_problem(api: KubeClient, namespace: str, sandbox: SandboxSpec) -> Problem | None:
@@ -94,6 +101,13 @@ def _reference_missing(namespace: str, resource: str, name: str, field: str) -> 
     kind, reason = _KINDS[resource]
     text = f"{kind} {name!r} named by spec.{field} does not exist in namespace {namespace!r}; create it there"
     return Problem(reason, text)
+
+
+def _host_path_refused(field: str) -> str:
+    return (
+        f"spec.{field} is a hostPath, which gives the job's author the files of the node; use a persistentVolumeClaim, "
+        "or let the cluster's administrator allow it: helm upgrade swe-rl charts/ --set hostPathVolumes=allow"
+    )
 
 
 def _kuberay_missing() -> Problem:

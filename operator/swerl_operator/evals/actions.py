@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_api import API_VERSION
+from swerl_api.names import ROLE_SHARD
 from swerl_kube import KubeClient
 
+from ..context import Settings
+from ..owned import ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import RAY_API, ray_cluster
 from ..ray.jobs import RayJobs
+from ..ray.network_policy import ray_policy
 from ..ray.pods import head_address
 from . import manifests
 from .decide import EvalAction
@@ -20,10 +24,10 @@ from .evaluation import Evaluation
 class EvalActions:
     """Creates and deletes what belongs to evaluations."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, cluster_role: str) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
         self._api = api
         self._ray = ray
-        self._cluster_role = cluster_role  # of the processes, in their namespace
+        self._settings = settings
 
     async def perform(self, evaluation: Evaluation, actions: Sequence[EvalAction], failures: int) -> None:
         """Perform `actions` in their order; `failures`: how often the engines were lost before."""
@@ -58,18 +62,24 @@ class EvalActions:
         await self._api.delete("v1", "pods", evaluation.namespace, evaluation.preflight_name, grace_seconds=0)
 
     async def _ensure_account(self, evaluation: Evaluation) -> None:
-        metadata = evaluation.metadata(evaluation.account)
-        await self._api.ensure("serviceaccounts", service_account(metadata))
-        await self._api.ensure("rolebindings", role_binding(metadata, self._cluster_role))
-        file = manifests.config_map(evaluation)
-        await self._api.ensure("configmaps", file)
-        await self._api.patch("v1", "configmaps", evaluation.namespace, evaluation.config_name, {"data": file["data"]})
+        metadata, settings = evaluation.metadata(evaluation.account), self._settings
+        await ensure_owned(self._api, "serviceaccounts", service_account(metadata))
+        await ensure_owned(self._api, "rolebindings", role_binding(metadata, settings.driver_cluster_role))
+        await ensure_owned(self._api, "configmaps", manifests.config_map(evaluation), "data")
+        policy = ray_policy(
+            evaluation.metadata(evaluation.policy),
+            evaluation.labels(),
+            operator_namespace=settings.lease_namespace,
+            metrics_peers=settings.metrics_peers,
+            router_clients=evaluation.labels(ROLE_SHARD),
+        )
+        await ensure_owned(self._api, "networkpolicies", policy, "spec")
 
     async def _create_preflight(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("pods", manifests.evaluation_preflight(evaluation))
+        await ensure_owned(self._api, "pods", manifests.evaluation_preflight(evaluation))
 
     async def _create_engines(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("rayclusters", ray_cluster(manifests.engines_plan(evaluation)))
+        await ensure_owned(self._api, "rayclusters", ray_cluster(manifests.engines_plan(evaluation)))
 
     async def _submit(self, evaluation: Evaluation, failures: int) -> None:
         selector = f"{evaluation.selector},ray.io/cluster={evaluation.cluster_name}"
@@ -78,10 +88,10 @@ class EvalActions:
             await self._ray.submit(address, manifests.serving_submission(evaluation, failures))
 
     async def _create_shards(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("jobs", manifests.shards_job(evaluation))
+        await ensure_owned(self._api, "jobs", manifests.shards_job(evaluation))
 
     async def _create_merge(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("jobs", manifests.merge_job(evaluation))
+        await ensure_owned(self._api, "jobs", manifests.merge_job(evaluation))
 
     async def _delete_evaluation(self, evaluation: Evaluation) -> None:
         await self._api.delete(API_VERSION, "sweevals", evaluation.namespace, evaluation.name, uid=evaluation.uid)

@@ -55,6 +55,11 @@ class Evaluation:
         return names.engines_name(self.name)
 
     @property
+    def policy(self) -> str:
+        """NetworkPolicy of the engines' Pods."""
+        return self.cluster_name
+
+    @property
     def preflight_name(self) -> str:
         """Name of the preflight Pod."""
         return f"{self.name}-preflight"

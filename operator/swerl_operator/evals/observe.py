@@ -122,7 +122,7 @@ class EvalObserver:
         self, evaluation: Evaluation, observed: EvalObservation, problems: list[Problem]
     ) -> EvalObservation:
         """What must be good before anything is created."""
-        found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings.driver_cluster_role)]
+        found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings)]
         return replace(
             observed,
             capacity_problem=await self._capacity_problem(evaluation),

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalReason, SweEvalSpec, SweRLJobSpec
 from swerl_api.sweeval import TrainedModel
+from swerl_api.volumes import OutputVolume
 from swerl_kube import Json, KubeClient
 
 from ..checks.prerequisites import (
     Reference,
+    host_path_problems,
     missing_kuberay,
     missing_objects,
     source_references,
     volume_references,
 )
+from ..context import Settings
 from ..problem import Problem
 from ..status_builder import invalid_spec_message
 from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
@@ -36,13 +39,12 @@ async def find_model(
     return _trained_model(namespace, spec.model.job, body, checkpoint)
 
 
-async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, cluster_role: str) -> list[Problem]:
+async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, settings: Settings) -> list[Problem]:
     """Problems that keep the evaluation from starting, besides a missing model."""
     problems = await missing_kuberay(api) if evaluation.starts_engines else []
-    references = _references(evaluation)
-    return problems + await missing_objects(
-        api, evaluation.namespace, references, evaluation.spec.sandbox, cluster_role
-    )
+    problems += host_path_problems(settings.host_path_volumes, _volumes(evaluation))
+    references, role = _references(evaluation), settings.driver_cluster_role
+    return problems + await missing_objects(api, evaluation.namespace, references, evaluation.spec.sandbox, role)
 
 
 def _trained_model(
@@ -68,6 +70,13 @@ def _trained_model(
         )
 
 
+def _volumes(evaluation: Evaluation) -> Iterator[tuple[str, OutputVolume]]:
+    """Output volumes, each with the field that names it."""
+    if evaluation.served is not None and evaluation.served.volume is not None:
+        yield "model.job (its checkpoint.volume)", evaluation.served.volume
+    yield "output.volume", evaluation.spec.output.volume
+
+
 def _references(evaluation: Evaluation) -> Iterator[Reference]:
     """Namespaced objects the spec names."""
     spec, served = evaluation.spec, evaluation.served
@@ -75,9 +84,8 @@ def _references(evaluation: Evaluation) -> Iterator[Reference]:
         field = "model.endpoint.tokenizer" if spec.model.endpoint else "model.source" if spec.model.source else "model"
         if served.source is not None:
             yield from source_references(field, served.source)
-        if served.volume is not None:
-            yield from volume_references("model.job (its checkpoint.volume)", served.volume)
+    for field, volume in _volumes(evaluation):
+        yield from volume_references(field, volume)
     yield from source_references("tasks.source", spec.tasks.source)
-    yield from volume_references("output.volume", spec.output.volume)
     if spec.agent.prompt_templates is not None:
         yield "configmaps", spec.agent.prompt_templates.config_map.name, "agent.promptTemplates"

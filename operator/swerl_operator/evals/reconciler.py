@@ -14,6 +14,7 @@ from swerl_api import API_VERSION, EvalCondition, EvalReason, SweEvalSpec, SweEv
 from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
+from ..owned import ForeignObject
 from ..problem import Problem
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
@@ -34,7 +35,7 @@ class EvalReconciler:
     def __init__(self, context: OperatorContext, ray: RayJobs) -> None:
         self._api = context.api
         self._observer = EvalObserver(context.api, ray, context.settings)
-        self._actions = EvalActions(context.api, ray, context.settings.driver_cluster_role)
+        self._actions = EvalActions(context.api, ray, context.settings)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""
@@ -62,8 +63,10 @@ class EvalReconciler:
         decision = decide(spec, status, generation, observed)
         try:
             await self._actions.perform(evaluation, decision.actions, status.failures or 0)
-        except (Forbidden, Invalid) as error:
-            decision.builder.block(EvalCondition.VALIDATED, Problem(EvalReason.REQUEST_REFUSED, str(error)))
+        except (Forbidden, Invalid, ForeignObject) as error:
+            foreign = isinstance(error, ForeignObject)
+            reason = EvalReason.FOREIGN_OBJECT if foreign else EvalReason.REQUEST_REFUSED
+            decision.builder.block(EvalCondition.VALIDATED, Problem(reason, str(error)))
             return EvalDecision((), decision.builder, BLOCKED_SECONDS)
         return decision
 

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient
 
+from ..context import Settings
+from ..owned import ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import ray_cluster
 from ..ray.jobs import RayJobs
+from ..ray.network_policy import ray_policy
 from ..ray.pods import head_address
 from .attempt import Attempt, attempts_selector
 from .decide import JobAction
@@ -18,12 +21,12 @@ from .manifests import attempt_preflight, cluster_plan, job_file, submission
 
 
 class JobActions:
-    """Creates and deletes what belongs to jobs; `cluster_role` is that of the drivers, in their namespace."""
+    """Creates and deletes what belongs to jobs."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, cluster_role: str) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
         self._api = api
         self._ray = ray
-        self._cluster_role = cluster_role
+        self._settings = settings
 
     async def perform(self, attempt: Attempt, actions: Sequence[JobAction]) -> None:
         """Perform `actions` in their order."""
@@ -51,17 +54,23 @@ class JobActions:
         await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace_seconds=0)
 
     async def _ensure_account(self, attempt: Attempt) -> None:
-        metadata = attempt.account_metadata()
-        await self._api.ensure("serviceaccounts", service_account(metadata))
-        await self._api.ensure("rolebindings", role_binding(metadata, self._cluster_role))
-        await self._api.ensure("configmaps", file := job_file(attempt))
-        await self._api.patch("v1", "configmaps", attempt.namespace, attempt.name, {"data": file["data"]})
+        metadata, settings = attempt.shared_metadata(attempt.account), self._settings
+        await ensure_owned(self._api, "serviceaccounts", service_account(metadata))
+        await ensure_owned(self._api, "rolebindings", role_binding(metadata, settings.driver_cluster_role))
+        await ensure_owned(self._api, "configmaps", job_file(attempt), "data")
+        policy = ray_policy(
+            attempt.shared_metadata(attempt.policy),
+            attempt.shared_labels,
+            operator_namespace=settings.lease_namespace,
+            metrics_peers=settings.metrics_peers,
+        )
+        await ensure_owned(self._api, "networkpolicies", policy, "spec")
 
     async def _create_preflight(self, attempt: Attempt) -> None:
-        await self._api.ensure("pods", attempt_preflight(attempt))
+        await ensure_owned(self._api, "pods", attempt_preflight(attempt))
 
     async def _create_cluster(self, attempt: Attempt) -> None:
-        await self._api.ensure("rayclusters", ray_cluster(cluster_plan(attempt)))
+        await ensure_owned(self._api, "rayclusters", ray_cluster(cluster_plan(attempt)))
 
     async def _submit(self, attempt: Attempt) -> None:
         pods = await self._api.list("v1", "pods", attempt.namespace, labels=attempt.ray_pods_selector)

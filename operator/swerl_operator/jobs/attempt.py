@@ -53,6 +53,16 @@ class Attempt:
         return driver_account(self.job)
 
     @property
+    def policy(self) -> str:
+        """NetworkPolicy of the Ray Pods of all attempts."""
+        return f"{self.job}-ray"
+
+    @property
+    def shared_labels(self) -> dict[str, str]:
+        """Labels of what all attempts share: no attempt label, so that the clean-up of one attempt keeps it."""
+        return {JOB_LABEL: self.job}
+
+    @property
     def ray_pods_selector(self) -> str:
         """Selects the Pods of its RayCluster."""
         roles = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_TRAIN},{ROLE_ENGINE})"
@@ -74,9 +84,9 @@ class Attempt:
             "ownerReferences": [owner_reference("SweRLJob", self.job, self.uid)],
         }
 
-    def account_metadata(self) -> Json:
-        """Metadata of what all attempts share: no attempt label, so that the clean-up of one attempt keeps it."""
-        return self.metadata(self.account) | {"labels": {JOB_LABEL: self.job}}
+    def shared_metadata(self, name: str) -> Json:
+        """Metadata of what all attempts share."""
+        return self.metadata(name) | {"labels": self.shared_labels}
 
     def cluster_metadata(self) -> Json:
         """Metadata of the RayCluster; Kueue finds its queue there."""

@@ -78,7 +78,7 @@ class JobObserver:
         return JobObservation(
             now,
             leftovers=await count_leftovers(self._api, attempt.namespace, others),
-            prerequisite_problems=await missing_prerequisites(self._api, attempt, self._settings.driver_cluster_role),
+            prerequisite_problems=await missing_prerequisites(self._api, attempt, self._settings),
             capacity_problem=await self._capacity_problem(attempt),
             image_set_problem=await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox),
             preflight=read_preflight(pod, attempt_preflight(attempt)) if pod is not None else None,

@@ -10,17 +10,25 @@ from collections.abc import Iterator
 from swerl_api import SweRLJobSpec
 from swerl_kube import KubeClient
 
-from ..checks.prerequisites import Reference, missing_kuberay, missing_objects, source_references, volume_references
+from ..checks.prerequisites import (
+    Reference,
+    host_path_problems,
+    missing_kuberay,
+    missing_objects,
+    source_references,
+    volume_references,
+)
+from ..context import Settings
 from ..problem import Problem
 from .attempt import Attempt
 
 
-async def missing_prerequisites(api: KubeClient, attempt: Attempt, cluster_role: str) -> list[Problem]:
+async def missing_prerequisites(api: KubeClient, attempt: Attempt, settings: Settings) -> list[Problem]:
     """Problems that keep `attempt` from starting; empty when everything is there."""
+    spec, role = attempt.spec, settings.driver_cluster_role
     found = await missing_kuberay(api)
-    return found + await missing_objects(
-        api, attempt.namespace, references(attempt.spec), attempt.spec.sandbox, cluster_role
-    )
+    found += host_path_problems(settings.host_path_volumes, [("checkpoint.volume", spec.checkpoint.volume)])
+    return found + await missing_objects(api, attempt.namespace, references(spec), spec.sandbox, role)
 
 
 def references(spec: SweRLJobSpec) -> Iterator[Reference]:

@@ -13,6 +13,7 @@ from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJ
 from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
+from ..owned import ForeignObject
 from ..problem import Problem
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
@@ -32,7 +33,7 @@ class JobReconciler:
     def __init__(self, context: OperatorContext, ray: RayJobs) -> None:
         self._api = context.api
         self._observer = JobObserver(context.api, ray, context.settings)
-        self._actions = JobActions(context.api, ray, context.settings.driver_cluster_role)
+        self._actions = JobActions(context.api, ray, context.settings)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""
@@ -56,8 +57,10 @@ class JobReconciler:
         decision = decide(attempt.spec, status, generation, observed)
         try:
             await self._actions.perform(attempt, decision.actions)
-        except (Forbidden, Invalid) as error:
-            decision.builder.block(JobCondition.VALIDATED, Problem(JobReason.REQUEST_REFUSED, str(error)))
+        except (Forbidden, Invalid, ForeignObject) as error:
+            foreign = isinstance(error, ForeignObject)
+            reason = JobReason.FOREIGN_OBJECT if foreign else JobReason.REQUEST_REFUSED
+            decision.builder.block(JobCondition.VALIDATED, Problem(reason, str(error)))
             return JobDecision((), decision.builder, BLOCKED_SECONDS)
         return decision
 

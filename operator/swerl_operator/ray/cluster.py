@@ -23,13 +23,14 @@ from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
 RAY_API = "ray.io/v1"
 GPU = "nvidia.com/gpu"
 GCS_PORT, DASHBOARD_PORT = 6379, 8265
+RAY_METRICS_PORT = 8080  # on every node
 AGENT_PORT = 52365  # Ray's dashboard agent, on every node
 # Fixed ports let the agent on a busy node register in time (swerl_trainer/ray_start).
 AGENT_PORTS = {
     "dashboard-agent-listen-port": str(AGENT_PORT),
     "dashboard-agent-grpc-port": "52366",
     "runtime-env-agent-port": "52367",
-    "metrics-export-port": "8080",
+    "metrics-export-port": str(RAY_METRICS_PORT),
 }
 GRACE_SECONDS = 10  # from SIGTERM to SIGKILL: nothing is saved on the way out, checkpoints are atomic
 MINIMUM_OBJECT_STORE = 80 * 2**20  # bytes; Ray refuses less than 75 MB

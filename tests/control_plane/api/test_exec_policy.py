@@ -30,7 +30,8 @@ def pods(kubectl: Kubectl, namespace: str) -> Iterator[None]:
     for name in (SANDBOX, DATABASE):
         container = {"name": "sandbox", "image": IMAGE, "command": ["sh", "-c", "while sleep 1; do echo beat; done"]}
         spec = {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+        metadata = {"name": name, "namespace": namespace, "labels": {"swerl.dev/role": "sandbox"}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         assert kubectl("create", "-f", "-", stdin=json.dumps(body)).returncode == 0
     wait = ("wait", "--for=condition=Ready", "--timeout=90s", "-n", namespace)
     done = kubectl(*wait, f"pod/{SANDBOX}", f"pod/{DATABASE}")

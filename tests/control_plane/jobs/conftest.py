@@ -91,6 +91,7 @@ def operator(kube: JobNamespace, release: str, tmp_path_factory: pytest.TempPath
         "lease_namespace": kube.namespace,
         "lease_name": f"{release}-operator",
         "driver_cluster_role": f"{release}-driver",
+        "host_path_volumes": "allow",
     }
     with Operator(str(home / "kubeconfig"), home / "log", **options) as running:
         running.until_leading()

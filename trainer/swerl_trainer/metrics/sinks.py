@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swerl_agent.storage import Journal, write_atomic
+from swerl_api.names import METRICS_PORT
 
 logger = logging.getLogger(__name__)
-
-PROMETHEUS_PORT = 9102
 
 
 class Sink(Protocol):
@@ -86,7 +85,7 @@ class TensorBoardSink:
 class PrometheusSink:
     """The newest metrics as gauges `swerl_<name>` with the job's name as label."""
 
-    def __init__(self, job: str, port: int = PROMETHEUS_PORT) -> None:
+    def __init__(self, job: str, port: int = METRICS_PORT) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
 
         self._job = job

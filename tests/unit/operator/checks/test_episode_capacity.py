@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from swerl_api import GradingSpec, SandboxSpec
-from swerl_kube import KubeClient
 from swerl_operator.checks.episode_capacity import episode_capacity_problems
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.jobs.reconciler import JobReconciler
@@ -54,8 +53,6 @@ class Api:
 
     async def delete(self, *_: Any, **__: Any) -> bool:
         return False
-
-    ensure = KubeClient.ensure
 
 
 async def problems(

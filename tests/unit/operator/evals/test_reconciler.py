@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from swerl_kube import Conflict, KubeClient
+from swerl_kube import Conflict
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.evals.reconciler import EvalReconciler
 from swerl_operator.metrics import Metrics
@@ -52,8 +52,6 @@ class Api:
             raise Conflict("POST", 409, "AlreadyExists", key[1])
         self.kept[key] = deepcopy(body)
         return body
-
-    ensure = KubeClient.ensure
 
     async def patch(
         self, api_version: str, resource: str, namespace: str | None, name: str, body: Body, *, subresource: str = ""

@@ -99,7 +99,8 @@ def test_job_file_has_the_drivers_input(make_attempt: MakeAttempt) -> None:
 
 
 def test_account_and_role_binding_are_kept_between_attempts(make_attempt: MakeAttempt) -> None:
-    metadata = make_attempt(2).account_metadata()
+    attempt = make_attempt(2)
+    metadata = attempt.shared_metadata(attempt.account)
     for body in (service_account(metadata), role_binding(metadata, "swe-rl-driver")):
         assert body["metadata"]["name"] == "demo-driver"
         assert "swerl.dev/attempt" not in body["metadata"]["labels"]
