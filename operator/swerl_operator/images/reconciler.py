@@ -16,10 +16,11 @@ from swerl_api.sweimageset import list_hash
 from swerl_kube import Conflict, Forbidden, Invalid, Json, NotFound
 
 from ..context import OperatorContext
+from ..owned import ForeignObject, ensure_owned
 from ..status_builder import invalid_spec_message
 from ..workqueue import ObjectKey
 from .decide import PullDecision, PullHistory, decide, missing, record_failure
-from .manifests import pull_pod
+from .manifests import pull_pod, pull_policy
 from .observe import read_pull, selected_nodes
 from .status import blocked_status, build_status, restore_history
 
@@ -121,7 +122,11 @@ class ImageSetReconciler:
         state.has_due_pulls = decision.has_due_pulls
         for pod in decision.delete:
             await self._api.delete("v1", "pods", metadata["namespace"], pod, grace_seconds=0)
+        refusal = await self._isolate(body) if decision.create else None
         for target in decision.create:
+            if refusal is not None:
+                record_failure(state.history, target, refusal, time.monotonic())
+                continue
             try:
                 await self._api.create("pods", pull_pod(body, spec, target))
                 state.tokens -= 1
@@ -131,6 +136,14 @@ class ImageSetReconciler:
                 text = f"the API server refuses its Pod: {error.message}"
                 record_failure(state.history, target, text, time.monotonic())
         return decision
+
+    async def _isolate(self, body: Json) -> str | None:
+        """Create the NetworkPolicy of the set's Pods; why that is impossible."""
+        try:
+            await ensure_owned(self._api, "networkpolicies", pull_policy(body), "spec")
+        except (ForeignObject, Forbidden, Invalid) as error:
+            return f"its Pod would have a network: {error}"
+        return None
 
     async def _write(self, body: Json, previous: SweImageSetStatus, status: SweImageSetStatus) -> None:
         if previous == status:

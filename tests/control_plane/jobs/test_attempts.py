@@ -27,6 +27,7 @@ def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, op
     file = json.loads(kube.kubectl("get", "configmap", f"{name}-1", "-o", r"jsonpath={.data.job\.json}"))
     assert (file["attempt"], file["lease"]) == (1, f"{name}-1")
     assert f"serviceaccount/{name}-driver" in kube.names("serviceaccounts")
+    assert f"networkpolicy.networking.k8s.io/{name}-ray" in kube.names("networkpolicies")
 
     kube.kubectl("patch", "swerl", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
     kube.until_condition(name, "Suspended", "Suspended")
@@ -36,7 +37,7 @@ def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, op
     assert kube.status(name)["attempt"] == 2 and "failures" not in kube.status(name)
 
     kube.kubectl("delete", "swerl", name, "--wait=false")
-    job_kinds = "rayclusters,pods,rolebindings,configmaps,serviceaccounts,jobs"
+    job_kinds = "rayclusters,pods,rolebindings,configmaps,serviceaccounts,jobs,networkpolicies"
     kube.until(lambda: [o for o in kube.names(job_kinds) if name in o], lambda found: found == [], 60)
 
 

@@ -81,6 +81,18 @@ def test_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Oper
     _no_cluster(kube)
 
 
+def test_account_of_somebody_else_is_not_used(kube: JobNamespace, operator: Operator, job: Body) -> None:
+    account = f"{_name(job)}-driver"
+    kube.kubectl("create", "serviceaccount", account)
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "Validated", "ForeignObject")
+    assert f"ServiceAccount '{account}' in namespace" in found["message"] and "delete or rename it" in found["message"]
+    assert kube.names("rolebindings") == [name for name in kube.names("rolebindings") if account not in name]
+    _no_cluster(kube)
+    kube.kubectl("delete", "serviceaccount", account)
+    assert kube.until_condition(_name(job), "Validated", "Valid")["status"] == "True"
+
+
 def test_operator_serves_health_and_metrics(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     kube.apply(job)

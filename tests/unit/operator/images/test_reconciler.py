@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api import SweImageSetSpec
-from swerl_kube import ApiError, Forbidden, Invalid
+from swerl_kube import ApiError, Conflict, Forbidden, Invalid
 from swerl_operator.images.reconciler import PULLING_SECONDS, ImageSetReconciler
 
 Body = dict[str, Any]
@@ -26,15 +26,23 @@ class Server:
         self.nodes = [NODE]
         self.refused = refused
         self.pulled: list[str] = []
+        self.policies: list[Body] = []
+        self.foreign_policy: Body = {}
         self.pods: list[Body] = []
 
-    async def find(self, *_: object) -> Body:
-        return self.set
+    async def find(self, api_version: str, resource: str, *_: object) -> Body:
+        return self.foreign_policy if resource == "networkpolicies" else self.set
 
     async def list(self, api_version: str, resource: str, *_: object, **__: object) -> list[Body]:
         return self.nodes if resource == "nodes" else self.pods
 
     async def create(self, resource: str, pod: Body) -> None:
+        if resource == "networkpolicies":
+            if self.foreign_policy:
+                raise Conflict("POST", 409, "AlreadyExists", pod["metadata"]["name"])
+            self.policies.append(pod)
+            return
+        assert self.policies, "the policy comes first"
         image = pod["spec"]["containers"][0]["image"]
         if image in self.refused:
             raise self.refused[image]
@@ -82,6 +90,15 @@ async def test_new_set_of_the_same_name_pulls_its_images_again() -> None:
     server.set = {"metadata": server.set["metadata"] | {"uid": "another"}, "spec": server.set["spec"]}
     await reconciler.reconcile(("ns", "set"))
     assert (server.pulled, server.set["status"]["missing"]) == (["a"], 1)
+
+
+async def test_policy_of_another_owner_stops_the_pulls_with_its_name() -> None:
+    server = Server(["a"], {})
+    server.foreign_policy = {"metadata": {"name": "sweimg-set"}}
+    await ImageSetReconciler(SimpleNamespace(api=server)).reconcile(("ns", "set"))  # type: ignore[arg-type]
+    assert server.pulled == []
+    [condition] = server.set["status"]["conditions"]
+    assert "NetworkPolicy 'sweimg-set' in namespace 'ns' does not belong to this SweImageSet" in condition["message"]
 
 
 @pytest.mark.parametrize("observed_seconds", [0.5, PULLING_SECONDS])  # seconds between two looks
