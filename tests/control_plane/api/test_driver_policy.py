@@ -102,7 +102,7 @@ SECURITY = f"{CONTAINER}/securityContext"
         (f"{POD}/volumes/0/projected/sources/0", {"serviceAccountToken": {"path": "t"}}, "hold ConfigMaps alone"),
         (f"{POD}/initContainers", [{"name": "first", "image": "task:1"}], "have one container"),
         (f"{POD}/securityContext", {}, "no privilege"),
-        (f"{SECURITY}/privileged", True, "no privilege"),
+        (SECURITY, {"privileged": True, "capabilities": {"drop": ["ALL"]}}, "no privilege"),
         (f"{SECURITY}/allowPrivilegeEscalation", True, "no privilege"),
         (f"{SECURITY}/seccompProfile", {"type": "Unconfined"}, "no privilege"),
         (f"{SECURITY}/capabilities/add", ["SYS_ADMIN"], "no privilege"),
