@@ -48,6 +48,7 @@ RAY_ENVIRONMENT = {
     "RAY_raylet_start_wait_time_s": "300",
     "RAY_worker_niceness": "0",
 }
+RDMA_RESOURCES = ("rdma", "/hca", "/efa", "/ib")  # parts of the names that device plugins give
 GPU_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
 
@@ -150,7 +151,8 @@ def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Json:
 
 
 def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) -> Json:
-    security = RESTRICTED | {"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}} if group.gpus else RESTRICTED
+    capabilities = {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    security = RESTRICTED | {"capabilities": capabilities} if uses_rdma(group.resources) else RESTRICTED
     container: Json = {
         "name": f"ray-{group.name}",
         "image": plan.pods.image,
@@ -185,6 +187,11 @@ def container_resources(group: RayGroup) -> Json:
     if group.gpus:
         requests[GPU] = limits[GPU] = group.gpus
     return {"requests": requests, "limits": limits}
+
+
+def uses_rdma(resources: Resources) -> bool:
+    """Whether Pods ask for a device of remote memory access, which needs locked memory."""
+    return any(word in name for name in {**resources.requests, **resources.limits} for word in RDMA_RESOURCES)
 
 
 def _probe(*, period: int, failures: int) -> Json:
