@@ -37,7 +37,7 @@ from .task_options import add_rewrite_option, add_script_options, eval_scripts
 from .values import natural, non_negative, positive
 
 if TYPE_CHECKING:
-    from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner
+    from swerl_agent.server import Access, AgentServer, RequestDefaults, RequestRunner
 
 
 DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeout_seconds=3600, repeat_limit=3)
@@ -47,6 +47,8 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=natural, default=11_000, help="port; 0: a free one (default 11000)")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token that clients must send")
+    parser.add_argument("--no-token", action="store_true", help="serve everybody who reaches the port")
     parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
     parser.add_argument(
         "--grace", type=non_negative, default=20.0, help="seconds for running episodes to end (default 20)"
@@ -57,6 +59,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-name", help="model name in answers and results (default: the tokenizer folder's name)")
     parser.add_argument("--job", default="swerl-serve", help="job label of created objects")
     parser.add_argument("--engine", metavar="URL", help="SGLang server or router, for requests that name none")
+    parser.add_argument(
+        "--allow-engine", metavar="URL", action="append", default=[], help="further server that requests may name"
+    )
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     add_agent_options(parser, agents=[BUILTIN], spec=DEFAULTS)
     add_script_options(parser)
@@ -72,6 +77,7 @@ async def run_server(options: argparse.Namespace) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import GoldenRunner, ModelRunner, serve  # needs packages that other commands do not
 
+    access = _access(options)
     spec = agent_spec(options)
     protocol = agent_protocol(spec)
     prompts = Prompts.of(protocol, prompts_text(options))
@@ -85,7 +91,7 @@ async def run_server(options: argparse.Namespace) -> int:
             client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
         ) as samples:
             model = ModelRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
-            server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults)
+            server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults, access)
             stop = _stopped(samples)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, on_listening=_print_url)
             if samples.lost.done():
@@ -93,7 +99,29 @@ async def run_server(options: argparse.Namespace) -> int:
     return 0
 
 
-def _server(options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults) -> AgentServer:
+def _access(options: argparse.Namespace) -> Access:
+    """Raises ArgumentTypeError where the port would be open to everybody, unless that is asked for."""
+    from swerl_agent.server import Access
+    from swerl_agent.server.access import LOOPBACK
+
+    if options.token_file is not None:
+        token = options.token_file.read_text().strip()
+        if not token:
+            raise argparse.ArgumentTypeError(f"--token-file {options.token_file} is empty; write a token into it")
+        return Access(token)
+    if options.host in LOOPBACK:
+        return Access()
+    if options.no_token:
+        return Access(hosts=None)
+    raise argparse.ArgumentTypeError(
+        f"--host {options.host} without a token: everybody who reaches the port could create Pods; give --token-file,"
+        " or --no-token if only the trainer reaches it"
+    )
+
+
+def _server(
+    options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults, access: Access
+) -> AgentServer:
     from swerl_agent.server import AgentServer, AnswerStore, read_request
 
     name = "golden" if options.run_golden else options.model_name or options.tokenizer.resolve().name
@@ -104,6 +132,7 @@ def _server(options: argparse.Namespace, runner: RequestRunner, defaults: Reques
         model=name,
         concurrency=options.concurrency,
         skip_if_exists=options.skip_if_exists,
+        access=access,
     )
 
 
@@ -115,7 +144,13 @@ def _defaults(options: argparse.Namespace) -> RequestDefaults:
         scripts=eval_scripts(options),
         registry_rewrite=options.registry_rewrite,
     )
-    return RequestDefaults(options.engine, not options.run_golden, options.temperature, import_request)
+    return RequestDefaults(
+        options.engine,
+        tuple(filter(None, [options.engine, *options.allow_engine])),
+        engine_needed=not options.run_golden,
+        temperature=options.temperature,
+        import_request=import_request,
+    )
 
 
 def _stopped(samples: SampleRunner) -> asyncio.Event:

@@ -3,6 +3,7 @@
 Guarantee: only what the model did is ever a reward; whatever the infrastructure prevented is an HTTP error.
 """
 
+from .access import Access
 from .answer_store import AnswerStore
 from .app import AgentServer
 from .request import InvalidRequest, RequestDefaults, RunRequest, read_request
@@ -10,6 +11,7 @@ from .runner import GoldenRunner, ModelRunner, RequestRunner
 from .serving import serve
 
 __all__ = [
+    "Access",
     "AgentServer",
     "AnswerStore",
     "GoldenRunner",

@@ -30,6 +30,7 @@ from swerl_agent.grading import GradingError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 
+from .access import Access, access_middleware
 from .answer import answer
 from .answer_store import AnswerStore
 from .metrics import ServerMetrics
@@ -62,6 +63,7 @@ class AgentServer:
         model: str,
         concurrency: int = 16,
         skip_if_exists: bool = False,
+        access: Access | None = None,
     ) -> None:
         self._runner, self._read, self._answers = runner, read, answers
         self._model, self._skip = model, skip_if_exists
@@ -69,7 +71,9 @@ class AgentServer:
         self._running: set[asyncio.Task[bytes]] = set()
         self._closing = False
         self.metrics = ServerMetrics()
-        self.application = web.Application(client_max_size=MAX_REQUEST)
+        self.application = web.Application(
+            client_max_size=MAX_REQUEST, middlewares=[access_middleware(access or Access(), _refused_access)]
+        )
         self.application.router.add_post("/run", self.run)
         self.application.router.add_get("/health", self.health)
         self.application.router.add_get("/metrics", self.scrape)
@@ -182,6 +186,10 @@ def _outcome(task: asyncio.Task[bytes]) -> web.Response:
     except Exception as error:
         log.exception("a rollout failed")
         return _refusal(500, f"{type(error).__name__}: {error}", "error")
+
+
+def _refused_access(status: int, error: str) -> web.Response:
+    return _refusal(status, error, "refused")
 
 
 def _refusal(status: int, error: str, exit_status: str) -> web.Response:

@@ -17,6 +17,8 @@ from swerl_agent.tasks import Task, TaskError
 from swerl_agent.tasks.importing import ImportRequest, import_one
 from swerl_agent.tasks.row_files import UnreadRow
 
+from .access import same_origin
+
 # Sampling parameters that do not affect tokens, and those that change nothing with this value.
 TEXT_ONLY = frozenset({"no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens"})
 NEUTRAL = {"frequency_penalty": 0, "min_p": 0, "n": 1, "presence_penalty": 0, "repetition_penalty": 1}
@@ -31,10 +33,15 @@ class RequestDefaults:
     """Values for fields that a request lacks."""
 
     engine: str | None = None  # URL of an SGLang server or router
+    engines: tuple[str, ...] | None = None  # URLs that requests may name; None: any
     engine_needed: bool = True  # whether a request is refused that names none when this does not either
     temperature: float = 0.0
     # how rows become tasks
     import_request: ImportRequest = field(default_factory=lambda: ImportRequest(purpose="evaluation"))
+
+    def allows(self, engine: str) -> bool:
+        """Whether requests may name `engine`."""
+        return self.engines is None or any(same_origin(engine, one) for one in self.engines)
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ def read_request(data: bytes, defaults: RequestDefaults) -> RunRequest:
     except ValidationError as error:
         raise InvalidRequest("; ".join(_said(one) for one in error.errors())) from error
     engine = body.engine or defaults.engine
+    if body.engine is not None and not defaults.allows(body.engine):
+        raise InvalidRequest(f"field sglang_url: {body.engine} is no engine of this server; see --allow-engine")
     if engine is None and defaults.engine_needed:
         raise InvalidRequest("field sglang_url is missing, and the server was given no --engine")
     try:

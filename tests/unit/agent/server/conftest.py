@@ -99,8 +99,9 @@ class Client:
         """Status and JSON of one `POST /run`."""
         return await self.post(json.dumps(body(**changes)).encode())
 
-    async def post(self, data: bytes) -> tuple[int, Any]:
-        async with self._http.post(f"{self.url}/run", data=data) as answer:
+    async def post(self, data: bytes, **headers: str) -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json"} | headers
+        async with self._http.post(f"{self.url}/run", data=data, headers=headers) as answer:
             return answer.status, await answer.json()
 
     async def get(self, path: str) -> tuple[int, str]:

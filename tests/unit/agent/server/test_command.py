@@ -16,7 +16,7 @@ from aiohttp import web
 from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
 
-from .conftest import body
+from .conftest import ENGINE, body
 
 
 class Api:
@@ -52,6 +52,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 async def test_server_runs_until_a_signal_and_releases_its_lease(api: Api, tmp_path: Path) -> None:
     folder = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     command = ["serve", "--port", "0", "--tokenizer", str(folder), "--kubeconfig", str(tmp_path / "kubeconfig")]
+    command += ["--allow-engine", ENGINE]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "swerl_agent.cli", *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE

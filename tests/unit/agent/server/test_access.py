@@ -1,0 +1,69 @@
+"""Whose requests are refused before anything is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from swerl_agent.cli import main, parser
+from swerl_agent.cli.serve import _access
+from swerl_agent.server import Access, RequestDefaults
+
+from .conftest import ENGINE, FakeRunner, Serving, body
+
+REQUEST = json.dumps(body()).encode()
+
+
+async def test_token_is_needed_for_rollouts_and_not_for_health(serving: Serving, runner: FakeRunner) -> None:
+    async with serving(access=Access("s3cret")) as client:
+        status, answer = await client.post(REQUEST)
+        assert status == 401 and "Authorization: Bearer TOKEN" in answer["error"]
+        assert (await client.post(REQUEST, Authorization="Bearer wrong"))[0] == 401
+        assert (await client.get("/health"))[0] == 200
+        assert not runner.requests
+        assert (await client.post(REQUEST, Authorization="Bearer s3cret"))[0] == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_form_of_a_web_page_is_refused(serving: Serving, runner: FakeRunner, kind: str) -> None:
+    async with serving() as client:
+        status, answer = await client.post(REQUEST, **{"Content-Type": kind})
+    assert status == 415 and "Content-Type: application/json" in answer["error"] and not runner.requests
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "attacker.example:80", "10.0.0.7", ""])
+async def test_other_host_is_refused_without_a_token(serving: Serving, runner: FakeRunner, host: str) -> None:
+    async with serving() as client:
+        assert (await client.post(REQUEST, Host=host))[0] in (400, 403)
+        assert not runner.requests
+        assert (await client.post(REQUEST, Host="localhost:99"))[0] == 200
+    async with serving(access=Access("s3cret")) as client:
+        assert (await client.post(REQUEST, Host="rollouts.internal", Authorization="Bearer s3cret"))[0] == 200
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/v1", "http://127.0.0.1:10/v1", "https://127.0.0.1:9/v1"])
+async def test_engine_must_be_one_of_the_servers(serving: Serving, runner: FakeRunner, url: str) -> None:
+    async with serving(defaults=RequestDefaults(engines=("http://127.0.0.1:9",))) as client:
+        status, answer = await client.run(sglang_url=url)
+        assert status == 400 and "is no engine of this server; see --allow-engine" in answer["error"]
+        assert not runner.requests
+        assert (await client.run(sglang_url=ENGINE))[0] == 200
+
+
+def access(*words: str) -> Access:
+    return _access(parser().parse_args(["serve", "--tokenizer", "t", *words]))
+
+
+def test_other_addresses_need_a_token_or_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    assert access() == Access() and access("--host", "::1") == Access()
+    assert access("--host", "0.0.0.0", "--token-file", str(token)) == Access("s3cret")
+    assert access("--host", "0.0.0.0", "--no-token") == Access(hosts=None)
+    assert main(["serve", "--tokenizer", "t", "--host", "0.0.0.0"]) == 2
+    assert "give --token-file, or --no-token" in capsys.readouterr().err
+    token.write_text(" \n")
+    with pytest.raises(argparse.ArgumentTypeError, match="is empty"):
+        access("--token-file", str(token))
