@@ -1,6 +1,6 @@
 """Creates an object of an owner; an object of the same name is used only if it belongs to the same owner.
 
-Guarantee: a ServiceAccount, binding, file or policy that somebody else made is neither used nor changed.
+Guarantee: a ServiceAccount, binding, file or policy of another owner is neither used nor changed.
 """
 
 from __future__ import annotations

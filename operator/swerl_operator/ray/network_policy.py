@@ -1,6 +1,6 @@
 """The NetworkPolicy of the Ray Pods of a job or an evaluation. Pure.
 
-Guarantee: whoever reaches a port of Ray can run code as the driver, so only the same Ray Pods reach all ports. The
+Guarantee: a Pod that reaches a port of Ray can run code as the driver, so only the same Ray Pods reach all ports. The
 operator reaches the dashboard and the router, an evaluation's shards the router, and Prometheus the metrics.
 """
 
