@@ -49,6 +49,16 @@ def host_path_problems(setting: str, volumes: Iterable[tuple[str, OutputVolume]]
     return [Problem(JobReason.HOST_PATH_REFUSED, _host_path_refused(field)) for field in dict.fromkeys(refused)]
 
 
+def egress_warning(sandbox: SandboxSpec) -> str:
+    """Message of a valid spec whose sandboxes reach the network; empty for others."""
+    if sandbox.egress == "none":
+        return ""
+    return (
+        "sandbox.egress is allow: commands of the model reach the cluster, its nodes and the Internet, as far as the"
+        " namespace's NetworkPolicies permit; leave it none unless tasks need a network"
+    )
+
+
 async def image_set_problem(api: KubeClient, namespace: str, sandbox: SandboxSpec) -> Problem | None:
     """Why the sandboxes wait for the SweImageSet; None when it is Ready or the spec names none."""
     name = sandbox.image_set

@@ -14,6 +14,7 @@ from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import cluster_problem, pod_problem
+from ..checks.prerequisites import egress_warning
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
 from ..ray.pods import head_pods, is_running
@@ -89,7 +90,7 @@ def _advance(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObserv
         builder.phase("Merging")
         return EvalDecision((EvalAction.CREATE_MERGE, *_delete_engines(observed)), builder, STARTING_SECONDS)
     if not has_started(observed):
-        blocked = _prepare(builder, observed)
+        blocked = _prepare(spec, builder, observed)
         if blocked is not None:
             return blocked
     elif observed.prerequisite_problems:
@@ -101,7 +102,7 @@ def _advance(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObserv
     return _supervise_engines(spec, builder, observed) or _follow_shards(spec, builder, observed)
 
 
-def _prepare(builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision | None:
+def _prepare(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision | None:
     """Check what must be good before any resource is taken; None when it is."""
     if observed.leftovers:
         text = f"{observed.leftovers} objects of an earlier evaluation of this name are being deleted"
@@ -112,7 +113,7 @@ def _prepare(builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecis
     if problems:
         builder.block(EvalCondition.VALIDATED, merge_problems(problems))
         return EvalDecision((EvalAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
-    builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID)
+    builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID, egress_warning(spec.sandbox))
     if capacity is None:
         builder.condition(EvalCondition.CAPACITY, "True", EvalReason.CAPACITY_MATCHED)
     else:

@@ -14,6 +14,7 @@ from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_
 from swerl_kube import Json
 
 from ..checks.pods import cluster_problem, sidecars_not_ready
+from ..checks.prerequisites import egress_warning
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
@@ -92,7 +93,7 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
         return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
-    builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID)
+    builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID, egress_warning(spec.sandbox))
     _set_capacity_condition(spec, builder, capacity)
     if observed.image_set_problem is not None:
         builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)

@@ -71,6 +71,15 @@ def test_all_problems_are_reported_together(spec: Spec) -> None:
     assert found is not None and (found.reason, found.message) == ("A", "one; two; 3")
 
 
+def test_valid_job_whose_sandboxes_reach_the_network_is_warned(spec: Spec) -> None:
+    closed = step(spec, status(), prerequisite_problems=[])
+    opened = step(spec | {"sandbox": {"egress": "allow"}}, status(), prerequisite_problems=[])
+    for decision, words in ((closed, ""), (opened, "sandbox.egress is allow: commands of the model reach the cluster")):
+        found = find_condition(decision.builder.status.conditions, "Validated")
+        assert found is not None and (found.status, found.reason) == ("True", "Valid")
+        assert found.message.startswith(words) and bool(found.message) == bool(words)
+
+
 def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     decision = step(spec, status(), prerequisite_problems=[])
     assert decision.actions == (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT)
