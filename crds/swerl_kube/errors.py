@@ -74,7 +74,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: the object exists already, or changed since it was read; `reason` tells them apart."""
+    """409: the object exists already, or changed since it was read; `reason` says which."""
 
     @property
     def already_exists(self) -> bool:
