@@ -47,7 +47,8 @@ async def _make(client: KubeClient, namespace: str, name: str) -> str:
     async with asyncio.timeout(30):
         while True:
             try:
-                body = {"apiVersion": "v1", "metadata": {"name": name}, "spec": spec}
+                metadata = {"name": name, "labels": {"swerl.dev/role": "sandbox"}}
+                body = {"apiVersion": "v1", "metadata": metadata, "spec": spec}
                 made = await client.create("pods", body, namespace=namespace)
                 return str(made["metadata"]["uid"])
             except Forbidden:  # the namespace's service account takes a moment to exist

@@ -31,7 +31,7 @@ def manifest(name: str, labels: dict[str, str] | None = None, volumes: Sequence[
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": labels or {}},
+        "metadata": {"name": name, "labels": {"swerl.dev/role": "sandbox", **(labels or {})}},
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,

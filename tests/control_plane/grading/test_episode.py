@@ -37,7 +37,10 @@ async def in_a_pod(client: KubeClient, namespace: str, task: Task) -> AsyncItera
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"generateName": "swesb-episode-", "labels": {"swerl.dev/egress": "none"}},
+        "metadata": {
+            "generateName": "swesb-episode-",
+            "labels": {"swerl.dev/role": "sandbox", "swerl.dev/egress": "none"},
+        },
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
