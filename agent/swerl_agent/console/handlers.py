@@ -27,6 +27,7 @@ from .series import CURVES, read_metrics
 
 T = TypeVar("T")
 SHOWN_TASKS = 500  # of a comparison
+MOST_RUNS = 200  # whose values the filters offer
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,10 @@ class Handlers:
 
 def _options(database: sqlite3.Connection, run: str | None) -> dict[str, list[str]]:
     """What the filters offer."""
-    found = {name: query.choices(database, run, name) for name in ("verdict", "exit_status", "purpose")}
-    return {**found, "runs": [row["path"] for row in query.runs(database)]}
+    runs = [str(path) for (path,) in database.execute("select path from runs order by path")]
+    among = runs[:MOST_RUNS] if run is None else [run]
+    found = {name: query.choices(database, among, name) for name in ("verdict", "exit_status", "purpose")}
+    return {**found, "runs": runs}
 
 
 def integer_of(values: Mapping[str, str], name: str) -> int | None:

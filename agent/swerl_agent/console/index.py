@@ -20,7 +20,7 @@ from .row import EpisodeRow, episode_row
 from .runs import EpisodesFolder, Finder
 
 NAME = ".swerl-index.sqlite"
-VERSION = 1  # of the tables below
+VERSION = 2  # of the tables below
 BATCH = 500  # rows of one transaction
 COLUMNS = EpisodeRow.columns()
 SCHEMA = f"""
@@ -28,8 +28,11 @@ create table episodes ({", ".join(COLUMNS)}, primary key (path)) without rowid;
 create index by_folder on episodes (folder);
 create index by_time on episodes (run, ended);
 create index by_prompt on episodes (run, purpose, step, group_id, member);
-create index by_outcome on episodes (run, resolved, verdict, exit_status, reward);
 create index by_task on episodes (run, task, resolved);
+create index of_counts on episodes (run, resolved, ended);
+create index of_verdicts on episodes (run, verdict);
+create index of_exit_statuses on episodes (run, exit_status);
+create index of_all on episodes (ended);
 create table runs (path primary key, kind) without rowid;
 pragma user_version = {VERSION};
 """

@@ -79,12 +79,17 @@ def episodes(database: sqlite3.Connection, filters: Filters, page: int) -> tuple
     return total, found.fetchall()
 
 
-def choices(database: sqlite3.Connection, run: str | None, column: str) -> list[str]:
-    """The values of a column in a run, or in all runs."""
+def choices(database: sqlite3.Connection, runs: Sequence[str], column: str) -> list[str]:
+    """The values of a column in these runs; each is one look into an index that begins with run and column."""
     assert column in EXACT
-    condition, values = ("run = ?", [run]) if run is not None else ("1", [])
-    rows = database.execute(f"select distinct {column} from episodes where {condition}", values)
-    return sorted(str(value) for (value,) in rows if value)
+    found = set[str]()
+    for run in runs:
+        value: str | None = ""
+        while value is not None:
+            found.add(value)
+            next_value = f"select min({column}) from episodes where run = ? and {column} > ?"
+            value = database.execute(next_value, [run, value]).fetchone()[0]
+    return sorted(found - {""})
 
 
 def episode(database: sqlite3.Connection, path: str) -> sqlite3.Row | None:

@@ -1,4 +1,4 @@
-"""Pages of a folder with ten thousand episodes: first byte and size."""
+"""Pages of a folder with ten thousand episodes: processor time to the first byte, and size."""
 
 from __future__ import annotations
 
