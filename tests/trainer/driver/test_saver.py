@@ -48,7 +48,7 @@ async def test_training_continues_while_the_state_of_the_call_is_written(tmp_pat
     ranks.may_write.set()
     await second
     await writer.wait()
-    assert [(one.step, one.state["position"]) for one in store.complete()] == [(3, 7), (4, 9)]
+    assert [(checkpoint.step, checkpoint.state["position"]) for checkpoint in store.complete()] == [(3, 7), (4, 9)]
     assert writer.newest == str(tmp_path / "step-0000004")
 
 

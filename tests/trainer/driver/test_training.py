@@ -33,8 +33,8 @@ OLD, NEW, OTHER = "00000000-old", "11111111-new", "22222222-other"  # uids
 
 
 def write_demonstrations(job: Job) -> None:
-    said = [("system", "You fix code."), ("user", "task 1"), ("assistant", "done")]
-    messages = [{"role": role, "content": content} for role, content in said]
+    conversation = [("system", "You fix code."), ("user", "task 1"), ("assistant", "done")]
+    messages = [{"role": role, "content": content} for role, content in conversation]
     job.paths.tasks.mkdir()
     (job.paths.tasks / WARM_START["sft"]["data"]).write_text(json.dumps({"messages": messages}) + "\n")
 
@@ -95,7 +95,7 @@ def no_worker(router: str, number: int, judge: str | None) -> RolloutWorker:
 def trained(folder: Path) -> tuple[list[int], list[int]]:
     """Steps of the figures and of the complete checkpoints in a job's folder."""
     checkpoints = CheckpointStore(folder / "checkpoints").complete()
-    return [row["step"] for row in rows(folder / "metrics.jsonl")], [one.step for one in checkpoints]
+    return [row["step"] for row in rows(folder / "metrics.jsonl")], [saved.step for saved in checkpoints]
 
 
 def cut_shard(checkpoint: Path) -> None:
@@ -119,19 +119,19 @@ async def test_recreated_job_starts_from_its_model(
     write_demonstrations(old)
     components = AttemptComponents(old, http, time.monotonic(), make_worker=no_worker)
     components.start()
-    begun: list[int] = []
+    steps_started: list[int] = []
     try:
         for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW), job(NEW, attempt=2)):
-            told = len(watcher.steps)
+            reported_steps = len(watcher.steps)
             if (each.uid, each.attempt) == (NEW, 2):
                 cut_shard(each.checkpoints / "step-0000002")
             take_ownership(each)
             await Training(each, components, watcher).run()
-            begun.append(watcher.steps[told]["step"])
+            steps_started.append(watcher.steps[reported_steps]["step"])
     finally:
         await components.close()
 
-    assert begun == [0, 0, 2, 0, 1]  # the last one after a damaged checkpoint
+    assert steps_started == [0, 0, 2, 0, 1]  # the last one after a damaged checkpoint
     assert watcher.steps[-1]["last_checkpoint"] == str(old.checkpoints / "step-0000002")
     output = old.paths.output
     assert sorted(path.name for path in output.iterdir()) == ["beside", "demo", "demo.00000000"]

@@ -67,16 +67,16 @@ def main(job_file: str, rank: int, world_size: int) -> None:
     with peaks.during("step"):
         for _ in range(2):
             trainer.train_step(job["batch"])
-    held = tensors(trainer)
+    tensors_held = tensors(trainer)
     with peaks.during("save"):
         trainer.begin_save(str(Path(job["out"]).with_name("checkpoint")))
         trainer.train_step(job["batch"])
         complete_together(trainer.saving)
-    everyone: list[Any] = [None] * world_size
-    dist.all_gather_object(everyone, {"held": held, "peaks": peaks.bytes})
+    all_ranks: list[Any] = [None] * world_size
+    dist.all_gather_object(all_ranks, {"held": tensors_held, "peaks": peaks.bytes})
     trainer.close()
     if rank == 0:
-        torch.save(everyone, job["out"])
+        torch.save(all_ranks, job["out"])
 
 
 def tensors(trainer: MegatronTrainer) -> dict[str, int]:

@@ -106,8 +106,8 @@ async def test_two_ranks_train_resume_and_update_an_engine(group: TrainGroup, ba
     assert unbroken["kl"] > 1e-6
     await group.load(tmp_path / "checkpoint")
     assert (await group.train_step(batch))["logprob"] == unbroken["logprob"]
-    after = await group.log_probs(batch, reference=True)
-    assert all(torch.equal(a, b) for a, b in zip(reference, after, strict=True))
+    logprobs_after = await group.log_probs(batch, reference=True)
+    assert all(torch.equal(a, b) for a, b in zip(reference, logprobs_after, strict=True))
 
     await group.save_hf(tmp_path / "hf")
     received = await receive_weights(group, tmp_path)

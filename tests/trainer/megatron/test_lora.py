@@ -63,28 +63,28 @@ def test_trained_adapters_compute_and_export_as_merged_weights(
     original = make_model(tmp_path / "model", **MODELS[model])
     lora = LoraSpec(rank=4, alpha=6.0, targets=targets)
     trainer = start(make_config(model=str(tmp_path / "model"), lora=lora, recompute="full", **TERMS))
-    before = trainer.log_probs(batch)
+    logprobs_before = trainer.log_probs(batch)
     with torch.no_grad():
-        for mine, sequence in zip(before, batch.sequences, strict=True):
-            assert (mine[1:] - log_probs(original, sequence.tokens) * sequence.mask[1:]).abs().max() < 1e-5
+        for actual, sequence in zip(logprobs_before, batch.sequences, strict=True):
+            assert (actual[1:] - log_probs(original, sequence.tokens) * sequence.mask[1:]).abs().max() < 1e-5
     for _ in range(2):
         assert trainer.train_step(batch)["grad_norm"] > 0
     found = factors(trainer)
     assert {name.split(".")[-3] for name in found} == set(targets)
     assert all(factor.abs().max() > 0 for factor in found.values())
-    whole = merged(tmp_path / "model", found, 1.5)
+    merged_model = merged(tmp_path / "model", found, 1.5)
     with torch.no_grad():
-        for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
-            assert (mine[1:] - log_probs(whole, sequence.tokens) * sequence.mask[1:]).abs().max() < 1e-5
+        for actual, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
+            assert (actual[1:] - log_probs(merged_model, sequence.tokens) * sequence.mask[1:]).abs().max() < 1e-5
     trainer.save_hf(str(tmp_path / "hf"))
     written, base = (load_file(next(iter((tmp_path / n).glob("*.safetensors")))) for n in ("hf", "model"))
-    for name, tensor in whole.state_dict().items():
+    for name, tensor in merged_model.state_dict().items():
         if name in written:
             changed = any(name.endswith(f"{target}.weight") for target in targets) and "experts" not in name
             assert torch.allclose(written[name], tensor, atol=1e-6), name
             assert torch.equal(written[name], base[name]) != changed, name
     reference = trainer.log_probs(batch, reference=True)
-    assert all(torch.equal(mine, start_value) for mine, start_value in zip(reference, before, strict=True))
+    assert all(torch.equal(actual, start_value) for actual, start_value in zip(reference, logprobs_before, strict=True))
 
 
 def test_gradients_equal_those_of_plain_torch(start: Start, make_config: MakeConfig, batch: Batch) -> None:
@@ -121,8 +121,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 def test_every_layout_trains_the_same_adapters(
     run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path
 ) -> None:
-    alone = start(make_config(tied=True, lora=ALL, **TERMS))
-    expected = [alone.train_step(batch) for _ in range(3)]
+    one_rank = start(make_config(tied=True, lora=ALL, **TERMS))
+    expected = [one_rank.train_step(batch) for _ in range(3)]
     report = run_ranks(
         2, {name: make_config(tied=True, lora=ALL, **TERMS, **layout) for name, layout in LAYOUTS.items()}, batch
     )
@@ -133,11 +133,11 @@ def test_every_layout_trains_the_same_adapters(
         assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
         exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
-    other = start(make_config(tied=True, lora=ALL, seed=99, **TERMS))
+    resumed = start(make_config(tied=True, lora=ALL, seed=99, **TERMS))
     for name in LAYOUTS:
-        other.load(str(report[name]["folder"] / "checkpoint"))
-        assert other.train_step(batch)["grad_norm"] == pytest.approx(expected[2]["grad_norm"], rel=5e-4), name
-    a_checkpoint_is_small_and_gives_adapter_and_model(report["tensor"]["folder"], other.config.model)
+        resumed.load(str(report[name]["folder"] / "checkpoint"))
+        assert resumed.train_step(batch)["grad_norm"] == pytest.approx(expected[2]["grad_norm"], rel=5e-4), name
+    a_checkpoint_is_small_and_gives_adapter_and_model(report["tensor"]["folder"], resumed.config.model)
 
 
 def a_checkpoint_is_small_and_gives_adapter_and_model(folder: Path, model: str) -> None:
@@ -149,21 +149,21 @@ def a_checkpoint_is_small_and_gives_adapter_and_model(folder: Path, model: str) 
         subprocess.run(
             [*command, str(folder / out), "--dtype", "float32", *option], env=environ, check=True, timeout=300
         )
-    ranks, again = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
-    assert all(torch.equal(again[name], ranks[name]) for name in ranks)
+    ranks, exported = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
+    assert all(torch.equal(exported[name], ranks[name]) for name in ranks)
     adapter = load_file(folder / "adapter" / "adapter_model.safetensors")
     config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
     found = {name.removeprefix(PEFT_PREFIX): factor for name, factor in adapter.items()}
-    whole = merged(Path(model), found, config["lora_alpha"] / config["r"]).state_dict()
-    assert all(torch.allclose(again[name], whole[name], atol=1e-6) for name in again)
+    merged_state = merged(Path(model), found, config["lora_alpha"] / config["r"]).state_dict()
+    assert all(torch.allclose(exported[name], merged_state[name], atol=1e-6) for name in exported)
 
 
 def test_an_update_sends_only_the_matrices_with_adapters(start: Start, make_config: MakeConfig) -> None:
     trainer = start(make_config(lora=LoraSpec(targets=["q_proj", "v_proj"])))
     sent = [name for bucket in trainer.sender.metadata(2**20, whole=False) for name in bucket.names]
     assert sent == [f"model.layers.{layer}.self_attn.{target}_proj.weight" for layer in (0, 1) for target in "qv"]
-    whole = [name for bucket in trainer.sender.metadata(2**20) for name in bucket.names]
-    assert set(sent) < set(whole) and "lm_head.weight" in whole
+    bucket_names = [name for bucket in trainer.sender.metadata(2**20) for name in bucket.names]
+    assert set(sent) < set(bucket_names) and "lm_head.weight" in bucket_names
     assert trainer.sender.export(0)
 
 

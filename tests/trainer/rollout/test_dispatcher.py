@@ -47,8 +47,8 @@ def test_groups_with_equal_rewards_train_where_advantages_use_the_batch() -> Non
 
 def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
     d = dispatcher(prefetch=2)
-    ahead = [action.request.id for action in d.actions() if isinstance(action, DeclareGroup)]
-    assert ahead == ["g2", "g3"]
+    prefetched = [action.request.id for action in d.actions() if isinstance(action, DeclareGroup)]
+    assert prefetched == ["g2", "g3"]
     mixed(d, ["g0", "g1"])
     d.take()
     d.updated(1)
@@ -89,8 +89,8 @@ def test_failed_members_run_again_then_the_group_is_dropped() -> None:
     d = dispatcher(retries=1)
     d.actions()
     finish(d, "g0", [1.0, None])
-    again = [action for action in d.actions() if isinstance(action, StartMembers)]
-    assert [(a.request.id, a.members, a.retry) for a in again] == [("g0", (1,), 1)]
+    restarted = [action for action in d.actions() if isinstance(action, StartMembers)]
+    assert [(a.request.id, a.members, a.retry) for a in restarted] == [("g0", (1,), 1)]
     d.graded(Rollout("g0", 1, "t", valid=False))
     assert started(d.actions()) == ["g2"]
     mixed(d, ["g1", "g2"])
@@ -250,47 +250,47 @@ def test_kept_rollouts_that_cannot_be_read_run_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_every_group_is_accounted_for(seed: int) -> None:
     """A random history: whatever is opened is trained, dropped for a reason, or pending; staleness stays in bounds."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     d = dispatcher(
         tasks=7,
         steps=6,
-        oversampling=chance.choice([1.0, 1.5]),
-        max_staleness=chance.choice([0, 1, 2]),
-        partial_rollouts=chance.random() < 0.5,
-        prefetch=chance.choice([0, 1, 3]),
+        oversampling=rng.choice([1.0, 1.5]),
+        max_staleness=rng.choice([0, 1, 2]),
+        partial_rollouts=rng.random() < 0.5,
+        prefetch=rng.choice([0, 1, 3]),
     )
     trained: list[GroupState] = []
     dropped = 0
     while d.taken < 6:
         d.actions()
-        end_one_episode(d, chance)
+        end_one_episode(d, rng)
         step = d.take()
         if step is not None:
             check_staleness(d, step)
             trained += step.groups
             dropped += sum(step.dropped.values())
             d.drain()
-            run_until(d, chance, lambda: d.may_update())
+            run_until(d, rng, lambda: d.may_update())
             d.updated(d.taken)
     assert len(trained) == 12
-    late = sum(d._dropped.values())
-    assert d.position == len(trained) + dropped + late + len(d.pending())
+    stale = sum(d._dropped.values())
+    assert d.position == len(trained) + dropped + stale + len(d.pending())
 
 
 def check_staleness(d: Dispatcher, step: StepGroups) -> None:
     assert all(0 <= d.taken - 1 - group.version <= d.algorithm.max_staleness for group in step.groups)
 
 
-def end_one_episode(d: Dispatcher, chance: random.Random) -> None:
+def end_one_episode(d: Dispatcher, rng: random.Random) -> None:
     """End one running member."""
     running = [(group.request.id, index) for group in d.groups.values() for index in sorted(group.running)]
     if running:
-        group, index = chance.choice(running)
-        valid = chance.random() > 0.2
-        d.graded(Rollout(group, index, "t", valid=valid, reward=chance.choice([1.0, -1.0])))
+        group, index = rng.choice(running)
+        valid = rng.random() > 0.2
+        d.graded(Rollout(group, index, "t", valid=valid, reward=rng.choice([1.0, -1.0])))
 
 
-def run_until(d: Dispatcher, chance: random.Random, reached: Callable[[], bool]) -> None:
-    while not reached():
+def run_until(d: Dispatcher, rng: random.Random, done: Callable[[], bool]) -> None:
+    while not done():
         d.actions()
-        end_one_episode(d, chance)
+        end_one_episode(d, rng)
