@@ -39,6 +39,7 @@ class StatusBuilder(Generic[Status]):
         self.status: Status = status.model_copy(deep=True)
         self.status.observed_generation = generation
         self._generation = generation
+        self.now = now
         self._time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._cleared: set[str] = set()
 

@@ -7,7 +7,6 @@ shards run only while engines serve; two processes never work on the same shard.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_condition_true
@@ -15,12 +14,12 @@ from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import cluster_problem, pod_problem
 from ..checks.prerequisites import egress_warning
+from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
 from ..ray.pods import head_pods, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
 from ..status_builder import is_finished
-from ..times import age
 from .observe import EvalObservation, ObservedEngines
 from .progress import failure_message, job_condition
 from .status import EvalStatusBuilder
@@ -42,35 +41,25 @@ class EvalAction(Enum):
     DELETE_EVALUATION = auto()
 
 
-@dataclass(frozen=True)
-class EvalDecision:
-    """Actions, then the status to write, then seconds until the next step (None: only when it changes)."""
-
-    actions: tuple[EvalAction, ...]
-    builder: EvalStatusBuilder
-    requeue_after: float | None
+EvalDecision = Decision[EvalAction, EvalStatusBuilder]
 
 
 def decide(spec: SweEvalSpec, status: SweEvalStatus, generation: int, observed: EvalObservation) -> EvalDecision:
     """The next step of the evaluation."""
     builder = EvalStatusBuilder(status, generation, observed.now)
     if is_finished(status):
-        return _clean_up(spec, builder, observed)
+        return clean_up(spec, builder, observed.leftovers, EvalAction.DELETE_EVERYTHING, EvalAction.DELETE_EVALUATION)
     if spec.suspend:
         builder.suspend()
-        requeue_after = STARTING_SECONDS if observed.leftovers else None
-        return EvalDecision((EvalAction.DELETE_EVERYTHING,) if observed.leftovers else (), builder, requeue_after)
+        return stop(builder, observed.leftovers, EvalAction.DELETE_EVERYTHING)
     if status.start_time is None:
         builder.start()
         return EvalDecision((), builder, 0)
     remaining = seconds_left(spec.active_deadline_seconds, status.start_time, observed.now)
     if remaining is not None and remaining <= 0:
-        text = f"activeDeadlineSeconds ({spec.active_deadline_seconds} s) passed since {status.start_time}"
+        text = deadline_message(spec, status.start_time)
         return _finish(builder, EvalCondition.FAILED, EvalReason.DEADLINE_EXCEEDED, text)
-    decision = _advance(spec, builder, observed)
-    if remaining is None or decision.requeue_after is None:
-        return decision
-    return EvalDecision(decision.actions, decision.builder, min(decision.requeue_after, remaining))
+    return _advance(spec, builder, observed).within(remaining)
 
 
 def has_started(observed: EvalObservation) -> bool:
@@ -132,13 +121,7 @@ def _prepare(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObserv
     if preflight.state == "passed":
         builder.condition(EvalCondition.IMAGES_READY, "True", EvalReason.IMAGES_PULLED)
         return None
-    if preflight.problem is not None:
-        builder.block(EvalCondition.IMAGES_READY, preflight.problem)
-    if preflight.state == "waiting":
-        return EvalDecision((), builder, STARTING_SECONDS)
-    return EvalDecision(
-        (EvalAction.DELETE_PREFLIGHT,), builder, STARTING_SECONDS if preflight.state == "outdated" else BLOCKED_SECONDS
-    )
+    return await_preflight(builder, preflight, EvalAction.DELETE_PREFLIGHT)
 
 
 def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision | None:
@@ -256,17 +239,3 @@ def _delete_engines(observed: EvalObservation) -> tuple[EvalAction, ...]:
 def _finish(builder: EvalStatusBuilder, outcome: str, reason: str, message: str) -> EvalDecision:
     builder.finish(outcome, reason, message)
     return EvalDecision((), builder, 0)
-
-
-def _clean_up(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision:
-    """The evaluation is over: only its conditions stay, and those only for the time to live."""
-    if observed.leftovers:
-        return EvalDecision((EvalAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
-    if spec.ttl_seconds_after_finished is None:
-        return EvalDecision((), builder, None)
-    remaining = spec.ttl_seconds_after_finished - age(builder.previous.completion_time, observed.now)
-    return (
-        EvalDecision((), builder, remaining)
-        if remaining > 0
-        else EvalDecision((EvalAction.DELETE_EVALUATION,), builder, None)
-    )

@@ -7,7 +7,6 @@ failed attempt is counted once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_condition_true
@@ -15,6 +14,7 @@ from swerl_kube import Json
 
 from ..checks.pods import cluster_problem, sidecars_not_ready
 from ..checks.prerequisites import egress_warning
+from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
@@ -40,31 +40,23 @@ class JobAction(Enum):
     DELETE_JOB = auto()
 
 
-@dataclass(frozen=True)
-class JobDecision:
-    """Actions, then the status to write, then seconds until the next step (None: only when the job changes)."""
-
-    actions: tuple[JobAction, ...]
-    builder: JobStatusBuilder
-    requeue_after: float | None
+JobDecision = Decision[JobAction, JobStatusBuilder]
 
 
 def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, observed: JobObservation) -> JobDecision:
     """The next step of the job."""
     builder = JobStatusBuilder(status, generation, observed.now)
     if is_finished(status):
-        return _clean_up(spec, builder, observed)
+        return clean_up(spec, builder, observed.leftovers, JobAction.DELETE_EVERYTHING, JobAction.DELETE_JOB)
     if spec.suspend:
-        return _suspend(builder, observed)
+        builder.suspend()
+        return stop(builder, observed.leftovers, JobAction.DELETE_EVERYTHING)
     remaining = seconds_left(spec.active_deadline_seconds, status.start_time, observed.now)
     if remaining is not None and remaining <= 0:
-        text = f"activeDeadlineSeconds ({spec.active_deadline_seconds} s) passed since {status.start_time}"
+        text = deadline_message(spec, status.start_time)
         builder.finish(JobCondition.FAILED, JobReason.DEADLINE_EXCEEDED, text)
         return JobDecision((), builder, 0)
-    decision = _advance(spec, builder, observed)
-    if remaining is None or decision.requeue_after is None:
-        return decision
-    return JobDecision(decision.actions, decision.builder, min(decision.requeue_after, remaining))
+    return _advance(spec, builder, observed).within(remaining)
 
 
 def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
@@ -109,18 +101,12 @@ def _preflight(builder: JobStatusBuilder, observed: JobObservation, clean_up: tu
             JobCondition.IMAGES_READY, "False", JobReason.PREFLIGHT, "pulling images, looking for sources"
         )
         return JobDecision((*clean_up, JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT), builder, STARTING_SECONDS)
-    if preflight.state == "outdated":
-        return JobDecision((JobAction.DELETE_PREFLIGHT,), builder, STARTING_SECONDS)
     if preflight.state == "passed":
         builder.condition(JobCondition.IMAGES_READY, "True", JobReason.IMAGES_PULLED)
         actions = (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_CLUSTER, JobAction.DELETE_PREFLIGHT)
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_CREATED)
         return JobDecision((*clean_up, *actions), builder, STARTING_SECONDS)
-    if preflight.problem is not None:
-        builder.block(JobCondition.IMAGES_READY, preflight.problem)
-    if preflight.state == "failed":
-        return JobDecision((JobAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
-    return JobDecision((), builder, STARTING_SECONDS)
+    return await_preflight(builder, preflight, JobAction.DELETE_PREFLIGHT)
 
 
 def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
@@ -189,23 +175,6 @@ def _failed(
     else:
         builder.start_attempt(reason, text)
     return JobDecision((), builder, 0)
-
-
-def _suspend(builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
-    builder.suspend()
-    if observed.leftovers:
-        return JobDecision((JobAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
-    return JobDecision((), builder, None)
-
-
-def _clean_up(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
-    """The job is over: only its conditions stay, and those only for the time to live."""
-    if observed.leftovers:
-        return JobDecision((JobAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
-    if spec.ttl_seconds_after_finished is None:
-        return JobDecision((), builder, None)
-    remaining = spec.ttl_seconds_after_finished - age(builder.previous.completion_time, observed.now)
-    return JobDecision((), builder, remaining) if remaining > 0 else JobDecision((JobAction.DELETE_JOB,), builder, None)
 
 
 def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) -> None:

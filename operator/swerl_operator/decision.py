@@ -1,0 +1,63 @@
+"""What the decisions on jobs and on evaluations share: the deadline, the preflight and the clean-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from swerl_api import JobCondition, SweEvalSpec, SweRLJobSpec
+
+from .checks.preflight import Preflight
+from .requeue import BLOCKED_SECONDS, STARTING_SECONDS
+from .status_builder import StatusBuilder
+from .times import age
+
+Action = TypeVar("Action", bound=Enum)
+Builder = TypeVar("Builder", bound=StatusBuilder[Any])
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Action, Builder]):
+    """Actions, then the status to write, then seconds until the next step (None: only when the object changes)."""
+
+    actions: tuple[Action, ...]
+    builder: Builder
+    requeue_after: float | None
+
+    def within(self, seconds: float | None) -> Decision[Action, Builder]:
+        """The same, with the next step in at most `seconds`; None sets no limit."""
+        if seconds is None or self.requeue_after is None:
+            return self
+        return replace(self, requeue_after=min(self.requeue_after, seconds))
+
+
+def deadline_message(spec: SweRLJobSpec | SweEvalSpec, start_time: str | None) -> str:
+    """Why an object failed at its deadline."""
+    return f"activeDeadlineSeconds ({spec.active_deadline_seconds} s) passed since {start_time}"
+
+
+def await_preflight(builder: Builder, preflight: Preflight, delete: Action) -> Decision[Action, Builder]:
+    """Report what a preflight that has not passed waits for; `delete` it when it failed or is outdated."""
+    if preflight.problem is not None:
+        builder.block(JobCondition.IMAGES_READY, preflight.problem)
+    if preflight.state == "waiting":
+        return Decision((), builder, STARTING_SECONDS)
+    return Decision((delete,), builder, STARTING_SECONDS if preflight.state == "outdated" else BLOCKED_SECONDS)
+
+
+def stop(builder: Builder, leftovers: int, delete_everything: Action) -> Decision[Action, Builder]:
+    """Delete what is left, then wait for a change of the object."""
+    if leftovers:
+        return Decision((delete_everything,), builder, STARTING_SECONDS)
+    return Decision((), builder, None)
+
+
+def clean_up(
+    spec: SweRLJobSpec | SweEvalSpec, builder: Builder, leftovers: int, delete_everything: Action, delete_object: Action
+) -> Decision[Action, Builder]:
+    """A finished object: only its conditions stay, and those only for the time to live."""
+    if leftovers or spec.ttl_seconds_after_finished is None:
+        return stop(builder, leftovers, delete_everything)
+    remaining = spec.ttl_seconds_after_finished - age(builder.previous.completion_time, builder.now)
+    return Decision((), builder, remaining) if remaining > 0 else Decision((delete_object,), builder, None)
