@@ -1,20 +1,20 @@
 # Leaves in the repository $1 nothing later than HEAD: neither refs and logs nor, in its object store, what HEAD and the
-# index do not reach. Runs in bash before anything of a patch is there.
+# index do not reach. Runs in bash before the patch arrives.
 #
-# Prints what it found and did: `clean` (nothing was there), `removed` (the store holds what HEAD reaches, whole),
+# Prints what it found and did: `clean` (nothing was there), `removed` (the store holds all that HEAD reaches),
 # `thinned` (of a history of more than $3 objects the commits and tags remain, files and folders only of HEAD, of $2, the
-# base commit, and of their parents: packing all of it again takes longer than most tests) or `failed` and why. A store of
+# base commit, and of their parents: repacking all of it takes longer than most tests) or `failed` and why. A store of
 # more than $3 objects is clean when it has no later commit.
 set -u -o pipefail
 tree=$1 base=$2
-whole=${3:-100000} # objects up to which the store is compared object by object, and packed again as it is
+repack_limit=${3:-100000} # larger stores are thinned, not compared object by object and repacked
 
 repo() {
   git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"
 }
 fail() { echo "failed: $1"; exit 0; }
 
-forget_refs() {
+delete_later_refs() {
   local kept ref
   declare -A kept=()
   while read -r ref; do kept[$ref]=1; done < <(repo for-each-ref --merged HEAD --format='%(refname)')
@@ -32,23 +32,23 @@ objects() { # of the store, packed and loose; twice where they are both
   done < <(repo count-objects -v)
   echo "$sum"
 }
-listed() { repo cat-file --batch-all-objects --buffer --batch-check="$1"; }
-reached() { repo rev-list --objects --missing=allow-any --all --indexed-objects HEAD; }
+list_objects() { repo cat-file --batch-all-objects --buffer --batch-check="$1"; }
+reachable_objects() { repo rev-list --objects --missing=allow-any --all --indexed-objects HEAD; }
 
-nothing_later() {
+is_clean() {
   [ ! -s "$store/objects/info/alternates" ] || return 1
-  if ((total <= whole)); then
-    [ "$(listed '%(objectname)' | wc -l)" = "$(reached | wc -l)" ]
+  if ((total <= repack_limit)); then
+    [ "$(list_objects '%(objectname)' | wc -l)" = "$(reachable_objects | wc -l)" ]
   else
-    [ "$(listed '%(objecttype)' | grep -c '^commit')" = "$(repo rev-list --count --all HEAD)" ]
+    [ "$(list_objects '%(objecttype)' | grep -c '^commit')" = "$(repo rev-list --count --all HEAD)" ]
   fi
 }
 
-keep_the_past() { # whole
+repack_reachable() {
   repo repack -a -d -q && rm -f "$store/objects/info/alternates" && repo prune --expire=now
 }
 
-keep_the_present() { # and the commits
+thin_history() { # keep all commits and tags, but files only of HEAD, the base commit and their parents
   local old pack
   old=("$store"/objects/pack/pack-*)
   pack=$({
@@ -63,14 +63,14 @@ keep_the_present() { # and the commits
 
 cd "$tree" && store=$(repo rev-parse --absolute-git-dir) || fail "there is no repository at $tree"
 [ "$store" -ef "$(repo rev-parse --git-common-dir)" ] || fail "a linked worktree cannot be cut off from its repository"
-forget_refs || fail "later refs cannot be deleted"
+delete_later_refs || fail "later refs cannot be deleted"
 total=$(objects)
-nothing_later && echo clean && exit
+is_clean && echo clean && exit
 rm -rf "$store"/objects/info/{commit-graph,commit-graphs,packs} "$store/info/refs" \
   "$store"/objects/pack/{*.keep,*.promisor,*.bitmap,multi-pack-index*}
-if ((total <= whole)); then
-  keep_the_past && nothing_later && echo removed && exit
+if ((total <= repack_limit)); then
+  repack_reachable && is_clean && echo removed && exit
 else
-  keep_the_present && nothing_later && repo status --porcelain > /dev/null && echo thinned && exit
+  thin_history && is_clean && repo status --porcelain > /dev/null && echo thinned && exit
 fi
 fail "objects that HEAD does not reach remain"

@@ -12,25 +12,25 @@ git() {
     -c gc.auto=0 "$@"
 }
 objects() { git cat-file --batch-all-objects --batch-check='%(objectname)' | wc -l; }
-reached() { git rev-list --objects --all --indexed-objects | wc -l; }
+reachable_objects() { git rev-list --objects --all --indexed-objects | wc -l; }
 fail() { echo "$1" >&2; exit 1; }
-line='
+newline='
 '
 
-found=$(git rev-parse --absolute-git-dir --git-common-dir 2>/dev/null) || { echo 0 0 0; exit 0; }
-store=${found%%$line*}
-[ "$store" -ef "${found#*$line}" ] || fail "a linked worktree cannot be cut off from its repository"
+git_dirs=$(git rev-parse --absolute-git-dir --git-common-dir 2>/dev/null) || { echo 0 0 0; exit 0; }
+store=${git_dirs%%$newline*}
+[ "$store" -ef "${git_dirs#*$newline}" ] || fail "a linked worktree cannot be cut off from its repository"
 head=$(git rev-parse --verify -q HEAD) || fail "no commit is checked out"
 branch=$(git symbolic-ref -q HEAD) || branch=refs/heads/main
 commits=$(git rev-list --count "$head") before=$(objects)
 after=$before
 
-if [ -s "$store/objects/info/alternates" ]; then # take what is needed of the borrowed objects, let go of the rest
+if [ -s "$store/objects/info/alternates" ]; then # copy the needed borrowed objects, drop the rest
   git repack -a -d -q && rm -f "$store/objects/info/alternates" || fail "borrowed objects cannot be copied"
   after=$(objects)
 fi
-names=$(git config --local --name-only --get-regexp '^(remote|branch)\.')
-[ -z "$names" ] || for section in $(echo "$names" | sed 's/\.[^.]*$//' | sort -u); do
+sections=$(git config --local --name-only --get-regexp '^(remote|branch)\.')
+[ -z "$sections" ] || for section in $(echo "$sections" | sed 's/\.[^.]*$//' | sort -u); do
   git config --local --remove-section "$section"
 done
 cd "$store" || exit 1
@@ -39,13 +39,13 @@ rm -rf logs refs packed-refs info/refs info/grafts worktrees *_HEAD rebase-merge
 mkdir -p refs/heads refs/tags
 cd -- "$1" || exit 1
 git update-ref --no-deref "$branch" "$head" && git symbolic-ref HEAD "$branch" || fail "HEAD cannot be set"
-if [ "$after" -ne "$(reached)" ]; then
+if [ "$after" -ne "$(reachable_objects)" ]; then
   rm -f "$store"/objects/pack/*.keep "$store"/objects/pack/*.promisor "$store"/objects/pack/*.bitmap \
     "$store"/objects/pack/multi-pack-index*
-  git repack -a -d -q && git prune --expire=now || fail "objects cannot be packed anew"
+  git repack -a -d -q && git prune --expire=now || fail "objects cannot be repacked"
   rm -rf "$store/objects/info/packs" "$store/info/refs"
   after=$(objects)
-  [ "$after" -eq "$(reached)" ] || fail "objects remain that HEAD does not reach"
+  [ "$after" -eq "$(reachable_objects)" ] || fail "objects remain that HEAD does not reach"
 fi
 
 [ "$(git for-each-ref --format='%(refname) %(objectname)')" = "$branch $head" ] || fail "other refs remain"

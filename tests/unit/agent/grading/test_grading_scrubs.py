@@ -1,4 +1,4 @@
-"""What a grading Pod's repository holds that is later than the base commit goes before a patch is there."""
+"""Git history of a grading Pod: everything later than the base commit is removed before the patch arrives."""
 
 from __future__ import annotations
 
@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.git_repository import commit, git, repository_with_later_commits
+
 SCRIPT = Path(__file__).parents[4] / "agent/swerl_agent/grading/scrub_history.sh"
-IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
-WHOLE, LARGE = "1000", "3"  # objects up to which a store is packed as a whole
+REPACK_LIMIT, SMALL_LIMIT = "1000", "3"  # objects up to which a store is repacked
 
 
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def commit(folder: Path, name: str) -> str:
-    (folder / name).write_text(f"content of {name}\n")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", name)
-    return git(folder, "rev-parse", "HEAD")
-
-
-def scrub(folder: Path, limit: str = WHOLE) -> str:
+def scrub(folder: Path, limit: str = REPACK_LIMIT) -> str:
     command = ["bash", str(SCRIPT), str(folder), "HEAD~1", limit]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -37,42 +26,21 @@ def contents(folder: Path) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A clone at an old commit; the fix is in its upstream's branches, a stash, a reflog, packed and loose objects."""
-    upstream, folder = tmp_path / "upstream", tmp_path / "repo"
-    upstream.mkdir()
-    git(upstream, "init", "-q", "-b", "main")
-    commit(upstream, "older")
-    commit(upstream, "old")
-    git(upstream, "tag", "-a", "v1", "-m", "v1")
-    base = commit(upstream, "base")
-    commit(upstream, "fix")
-    git(upstream, "tag", "-a", "v2", "-m", "v2")
-    git(upstream, "tag", "blob", git(upstream, "rev-parse", "HEAD:fix"))
-    git(tmp_path, "clone", "-q", str(upstream), str(folder))
-    git(folder, "repack", "-a", "-d", "-q")
-    git(folder, "checkout", "-q", "-b", "topic")
-    commit(folder, "fix once more")
-    (folder / "old").write_text("fix in a stash\n")
-    git(folder, "stash")
-    git(folder, "checkout", "-q", "main")
-    git(folder, "reset", "-q", "--hard", base)
-    (folder / "old").write_text("changed in the working tree\n")
-    (folder / "new").write_text("untracked\n")
-    return folder
+    return repository_with_later_commits(tmp_path)
 
 
-@pytest.mark.parametrize(("limit", "done"), [(WHOLE, "removed"), (LARGE, "thinned")])
+@pytest.mark.parametrize(("limit", "done"), [(REPACK_LIMIT, "removed"), (SMALL_LIMIT, "thinned")])
 def test_nothing_later_remains_in_refs_logs_or_objects(repository: Path, limit: str, done: str) -> None:
-    before = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
+    state_before = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
     assert "content of fix" in contents(repository)
     assert scrub(repository, limit) == done
     assert "fix" not in contents(repository)
     assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old", "older"]
-    assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == before
+    assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == state_before
     assert git(repository, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/tags/v1"]
 
 
-@pytest.mark.parametrize("limit", [WHOLE, LARGE])
+@pytest.mark.parametrize("limit", [REPACK_LIMIT, SMALL_LIMIT])
 def test_git_history_up_to_the_limit_is_usable(repository: Path, limit: str) -> None:
     scrub(repository, limit)
     assert git(repository, "describe", "--tags").startswith("v1-1-g")
@@ -84,14 +52,14 @@ def test_git_history_up_to_the_limit_is_usable(repository: Path, limit: str) -> 
     git(repository, "commit", "-q", "-a", "--allow-empty", "-m", "work goes on")
 
 
-@pytest.mark.parametrize("limit", [WHOLE, LARGE])
+@pytest.mark.parametrize("limit", [REPACK_LIMIT, SMALL_LIMIT])
 def test_repository_without_later_commits_is_unchanged(tmp_path: Path, limit: str) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     commit(tmp_path, "old")
     commit(tmp_path, "base")
-    before = sorted((tmp_path / ".git" / "objects").rglob("*"))
+    objects_before = sorted((tmp_path / ".git" / "objects").rglob("*"))
     assert scrub(tmp_path, limit) == "clean"
-    assert sorted((tmp_path / ".git" / "objects").rglob("*")) == before
+    assert sorted((tmp_path / ".git" / "objects").rglob("*")) == objects_before
 
 
 def test_second_run_does_nothing(repository: Path) -> None:

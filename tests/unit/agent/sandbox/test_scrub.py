@@ -1,50 +1,20 @@
-"""Git history: what HEAD does not reach is gone, what it reaches is untouched."""
+"""Git history: commits that HEAD does not reach are removed, the others are unchanged."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from swerl_agent.sandbox import ScrubFailed, Session, scrub_history
 
+from tests.git_repository import commit, git, repository_with_later_commits
+
 pytestmark = pytest.mark.parametrize("image_folder", ["dash", "busybox"], indirect=True)
-IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
-
-
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def commit(folder: Path, name: str) -> str:
-    (folder / name).write_text(f"content of {name}\n")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", name)
-    return git(folder, "rev-parse", "HEAD")
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two commits at HEAD; the future hides in a branch, tag, stash, reflog, remote, in loose and packed objects."""
-    upstream, folder = tmp_path / "upstream", tmp_path / "repo"
-    upstream.mkdir()
-    git(upstream, "init", "-q", "-b", "main")
-    commit(upstream, "old")
-    base = commit(upstream, "base")
-    commit(upstream, "fix")
-    git(upstream, "tag", "-a", "v2", "-m", "v2")
-    git(tmp_path, "clone", "-q", str(upstream), str(folder))
-    git(folder, "repack", "-a", "-d", "-q")
-    git(folder, "checkout", "-q", "-b", "topic")
-    commit(folder, "loose future")
-    (folder / "old").write_text("stashed\n")
-    git(folder, "stash")
-    git(folder, "checkout", "-q", "main")
-    git(folder, "reset", "-q", "--hard", base)
-    (folder / "old").write_text("changed in the working tree\n")
-    (folder / "new").write_text("untracked\n")
-    return folder
+    return repository_with_later_commits(tmp_path)
 
 
 def leftovers(folder: Path) -> str:
@@ -54,8 +24,8 @@ def leftovers(folder: Path) -> str:
 async def test_scrub_keeps_only_ancestors(session: Session, repository: Path) -> None:
     head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
     scrub = await scrub_history(session, str(repository))
-    assert scrub.commits == 2 and scrub.objects_before > scrub.objects_after
-    assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old"]
+    assert scrub.commits == 3 and scrub.objects_before > scrub.objects_after
+    assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old", "older"]
     assert git(repository, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
     assert (git(repository, "remote"), git(repository, "reflog"), git(repository, "stash", "list")) == ("", "", "")
     assert leftovers(repository) == ""
