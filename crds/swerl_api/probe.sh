@@ -1,7 +1,7 @@
 # Prints one line for every address that answers. $1 seconds to wait, then targets "tcp HOST PORT" or "dns HOST PORT".
-# Adds what the Pod itself knows: the API server's service, its name servers, and on the port $2 of the API server the
-# link-local addresses of its neighbours (the node), as their hardware implies them. Exit code 3: nothing in the image
-# can open a connection.
+# Adds what the Pod knows: the API server's service, its name servers, and on the port $2 of the API server the
+# link-local addresses of its neighbours (the node), derived from their hardware addresses. Exit code 3: no program of the
+# image can open a connection.
 seconds=$1 port=$2
 shift 2
 set -- "$@" "tcp 169.254.169.254 80"
@@ -11,7 +11,7 @@ while read -r key value rest; do
 done </etc/resolv.conf
 
 # Python tries all in one process, which counts the seconds from its own start: an interpreter may take long to start.
-with_python='
+python_program='
 import os, socket, sys, threading, time
 from contextlib import suppress
 
@@ -27,7 +27,7 @@ def probe(seconds, kind, host, port):
             peer.recv(2)
         os.write(1, f"{kind} {host} {port}\n".encode())
 
-def begin(seconds, targets):
+def start_probes(seconds, targets):
     threads = [threading.Thread(target=probe, args=(seconds, *target), daemon=True) for target in targets]
     for thread in threads:
         thread.start()
@@ -39,22 +39,22 @@ def link_local(address, device):
 
 seconds = float(sys.argv[1])
 end = time.monotonic() + seconds
-threads = begin(seconds, [target.split() for target in sys.argv[3:]])
+threads = start_probes(seconds, [target.split() for target in sys.argv[3:]])
 time.sleep(0.3)
 with suppress(OSError), open("/proc/net/arp") as table:
     rows = [line.split() for line in table][1:]
-    threads += begin(0.7, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
+    threads += start_probes(0.7, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
 for thread in threads:
     thread.join(max(0, end - time.monotonic()))
 os._exit(0)'
 
-# One datagram, for it has no newline; its answer begins with S, too.
+# One datagram, for it has no newline; its reply also begins with S.
 query='S\7\1\0\0\1\0\0\0\0\0\0\7cluster\5local\0\0\1\0\1'
 tool=
 if [ -n "$BASH_VERSION" ] && case $( (LC_ALL=C; exec 3<>/dev/tcp/127.0.0.1/1) 2>&1) in *refused*) ;; *) false ;; esac; then
   tool=bash
 elif python3 -c 'import socket' 2>/dev/null; then
-  python3 -I -S -c "$with_python" "$seconds" "$port" "$@" 2>/dev/null
+  python3 -I -S -c "$python_program" "$seconds" "$port" "$@" 2>/dev/null
   exit 0
 elif command -v nc >/dev/null; then
   tool=nc
@@ -69,29 +69,29 @@ probe() { # one target, in its own process, which never ends before the answer
       exec 3<>"/dev/${x:-udp}/$2/$3" || return
       [ "$1" = tcp ] || { printf "$query" >&3 && read -r -n 1 -t "$seconds" x <&3 && [ "$x" = S ]; } && echo "$@"
       ;;
-    nc) # once connected it would wait for what the other side says; each kind of nc has one of two ways not to
+    nc) # a connected nc would wait for data; each kind of nc has one of two options against it
       [ "$1" = tcp ] || return
       { nc -z -w "$seconds" "$2" "$3" || nc -w "$seconds" "$2" "$3" -e sh -c :; } </dev/null >/dev/null && echo "$@"
       ;;
   esac
 }
-nap() { sleep "$1" 2>/dev/null || sleep 1; }
-end_after() { # seconds, processes
-  { nap "$1"; shift; kill -KILL "$@"; } >/dev/null 2>&1 &
-  alarms="$alarms $!"
+pause() { sleep "$1" 2>/dev/null || sleep 1; }
+kill_after() { # seconds, processes
+  { pause "$1"; shift; kill -KILL "$@"; } >/dev/null 2>&1 &
+  timers="$timers $!"
 }
-begin() { probe "$@" 2>/dev/null & started="$started $!"; }
+start_probe() { probe "$@" 2>/dev/null & pids="$pids $!"; }
 
-alarms= started=
-for target; do begin $target; done
-end_after "$seconds" $started
-all=$started started=
-nap 0.3 # by then the first of them have found out the hardware of their way
+timers= pids=
+for target; do start_probe $target; done
+kill_after "$seconds" $pids
+first_pids=$pids pids=
+pause 0.3 # the first connections have filled the ARP table by then
 [ ! -r /proc/net/arp ] || while IFS=' :' read -r x x x a b c d e f x device; do
   case $a in [0-9a-f][0-9a-f]) ;; *) continue ;; esac
-  begin tcp "fe80::$(printf %x $((0x$a ^ 2)))$b:${c}ff:fe$d:$e$f%$device" "$port"
+  start_probe tcp "fe80::$(printf %x $((0x$a ^ 2)))$b:${c}ff:fe$d:$e$f%$device" "$port"
 done </proc/net/arp
-[ -z "$started" ] || end_after 0.7 $started
-wait $all $started 2>/dev/null
-kill $alarms 2>/dev/null
+[ -z "$pids" ] || kill_after 0.7 $pids
+wait $first_pids $pids 2>/dev/null
+kill $timers 2>/dev/null
 exit 0

@@ -8,7 +8,7 @@
 # Index, objects, configuration and attributes are those of the folder: the repository in the tree, whatever became of
 # it, is only read for the files that it tracks. Files of repositories within the tree are files like others.
 LARGE=16384 # blocks of 512 bytes; a new file above it is left out
-verb=$1
+operation=$1
 none() { echo "none $1"; exit 0; }
 unusable() { echo "unusable $1"; exit 0; }
 cd -P -- "$2" 2>/dev/null || unusable "has no folder $2"
@@ -18,29 +18,29 @@ clean() {
   env -i PATH="$PATH" HOME="$store" LC_ALL=C GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL="$store/.gitconfig" \
     GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 "$@"
 }
-own() { # git with the folder's repository
+snapshot_git() { # git with the folder's repository
   clean GIT_DIR="$store/git" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$store/$index" git --literal-pathspecs "$@"
 }
-theirs() { # git with the repository of the current folder, which may be made to wait for ever
+repository_git() { # git with the repository of the current folder, which may be made to wait for ever
   clean $limited git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false "$@" 2>/dev/null
 }
 limited=
 timeout 20 true 2>/dev/null && limited='timeout 20'
 left_out() { printf 'left out %s: %s\n' "$1" "$2" >&2; }
-as_patterns() { sed 's/[][*?\\!# ]/\\&/g; s,^,/,' "$@"; }
+escape_patterns() { sed 's/[][*?\\!# ]/\\&/g; s,^,/,' "$@"; }
 
 update() { # the index from the tree
   cp "$store/exclude" "$store/git/info/exclude"
-  own ls-files -o --exclude-standard >"$store/others" 2>"$store/errors" || return
+  snapshot_git ls-files -o --exclude-standard >"$store/others" 2>"$store/errors" || return
   grep '/$' "$store/others" >"$store/nested"
   find . -name .git -prune -o -type f -size +$LARGE -print 2>/dev/null | sed 's,^\./,,' >"$store/large"
   grep -Fxf "$store/large" "$store/others" >"$store/too_large"
-  as_patterns "$store/nested" "$store/too_large" >>"$store/git/info/exclude"
-  own "$@" add -A --ignore-errors 2>>"$store/errors"
+  escape_patterns "$store/nested" "$store/too_large" >>"$store/git/info/exclude"
+  snapshot_git "$@" add -A --ignore-errors 2>>"$store/errors"
   [ $? -lt 2 ] || return
   while IFS= read -r folder; do
-    (cd "$folder" && theirs ls-files -z -co --exclude-standard | grep -zv '/$' |
-      own "$@" update-index --add --remove -z --stdin) 2>>"$store/errors" ||
+    (cd "$folder" && repository_git ls-files -z -co --exclude-standard | grep -zv '/$' |
+      snapshot_git "$@" update-index --add --remove -z --stdin) 2>>"$store/errors" ||
       left_out "$folder" "a repository within the tree that cannot be read"
   done <"$store/nested"
 }
@@ -55,7 +55,7 @@ take() {
   [ -n "$store" ] || none "no folder can be written outside the work tree"
   case $store/ in "$tree"/*) rm -rf "$store"; none "the work tree holds $base" ;; esac
   printf '[safe]\n\tdirectory = *\n' >"$store/.gitconfig"
-  theirs rev-parse --git-dir >/dev/null || { rm -rf "$store"; unusable "has no git repository at $tree"; }
+  repository_git rev-parse --git-dir >/dev/null || { rm -rf "$store"; unusable "has no git repository at $tree"; }
   # The model's own git must work where the tree belongs to another user.
   git rev-parse --git-dir >/dev/null 2>&1 || (
     umask 022
@@ -64,20 +64,20 @@ take() {
   clean git init -q --template= --bare "$store/git" && mkdir -p "$store/git/info" || exit
   printf '[core]\n\tbare = false\n\tquotePath = false\n\tcompression = 0\n\tfsync = none\n[gc]\n\tauto = 0\n' >>"$store/git/config"
   echo '* !text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace' >"$store/git/info/attributes"
-  cat "$(theirs rev-parse --git-path info/exclude)" >"$store/exclude" 2>/dev/null
-  theirs ls-files -s -z | own update-index -z --index-info || exit
-  own ls-files -s | sed -n 's/^160000 [^	]*	//p' | own update-index --force-remove --stdin || exit
+  cat "$(repository_git rev-parse --git-path info/exclude)" >"$store/exclude" 2>/dev/null
+  repository_git ls-files -s -z | snapshot_git update-index -z --index-info || exit
+  snapshot_git ls-files -s | sed -n 's/^160000 [^	]*	//p' | snapshot_git update-index --force-remove --stdin || exit
   # Small files too go into one pack, as this makes large ones do.
   update -c core.bigFileThreshold=1 || { cat "$store/errors" >&2; exit 1; }
-  own ls-files -oi --exclude-standard >"$store/ignored"
+  snapshot_git ls-files -oi --exclude-standard >"$store/ignored"
   mv "$store/too_large" "$store/known"
   touch "$store/known"
-  theirs rev-parse -q --verify HEAD >"$store/head"
+  repository_git rev-parse -q --verify HEAD >"$store/head"
   printf '%s\n' "$PATH" >"$store/path"
-  object=$(own write-tree --missing-ok) && echo "$store $object"
+  object=$(snapshot_git write-tree --missing-ok) && echo "$store $object"
 }
 
-fitting() { # of the diff the smallest parts, one per file, that $1 bytes hold
+keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes hold
   LC_ALL=C awk '/^diff --git / { if (n) print size, n; n++; size = 0 } { size += length($0) + 1 } END { print size, n }' \
     "$store/patch" | sort -n | awk -v room="$1" 'BEGIN { print 0 } { sum += $1; if (sum <= room) print $2 }' >"$store/kept"
   LC_ALL=C awk 'NR == FNR { kept[$1]; next }
@@ -88,10 +88,10 @@ fitting() { # of the diff the smallest parts, one per file, that $1 bytes hold
 
 diff() { # object, limit
   cp "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
-  [ "$(theirs rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
+  [ "$(repository_git rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
   # Ignored files that the agent's git tracks; the content that they had in the image is not kept.
-  theirs ls-files -ci --exclude-standard >"$store/forced"
-  grep -vFxf "$store/ignored" "$store/forced" | own update-index --add --remove --stdin 2>>"$store/errors"
+  repository_git ls-files -ci --exclude-standard >"$store/forced"
+  grep -vFxf "$store/ignored" "$store/forced" | snapshot_git update-index --add --remove --stdin 2>>"$store/errors"
   grep -Fxf "$store/ignored" "$store/forced" | while IFS= read -r path; do
     [ ! "$path" -nt "$store/known" ] || left_out "$path" "a file that the image holds and ignores"
   done
@@ -101,15 +101,15 @@ diff() { # object, limit
   done <"$store/too_large"
   sed -n "s/^error: unable to index file '*\(.*[^']\)'*$/left out \1: it cannot be read/p
     s/^warning: could not open directory '\(.*\)': \(.*\)/left out \1: \2/p" "$store/errors" >&2
-  own diff --cached --binary --full-index --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -M "$1" \
+  snapshot_git diff --cached --binary --full-index --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -M "$1" \
     >"$store/patch" || exit
-  if [ "$(wc -c <"$store/patch")" -le "$2" ]; then cat "$store/patch"; else fitting "$2"; fi
+  if [ "$(wc -c <"$store/patch")" -le "$2" ]; then cat "$store/patch"; else keep_smallest "$2"; fi
   echo 'diff ended' >&2
 }
 
 umask 077
 index=index
-case $verb in
+case $operation in
   take) take "$3" ;;
   diff)
     store=$3

@@ -67,14 +67,14 @@ sw_reply() { printf '%s %s\n' "$sw_token" "$1" >&2; }
 sw_pause() { sleep "$1" 2>/dev/null || sleep 1; }
 
 sw_load_record() { # load the record of command $1; empty values if unknown
-  sw_loop= sw_pid= sw_its_slot= sw_rc= sw_size=
+  sw_loop= sw_pid= sw_command_slot= sw_rc= sw_size=
   for sw_file in "$sw_notes/$1" "$sw_dir/$1"; do
     [ -r "$sw_file" ] || continue
     while read -r sw_key sw_value; do
       case $sw_key in
         loop) sw_loop=$sw_value ;;
         pid) sw_pid=$sw_value ;;
-        slot) sw_its_slot=$sw_value ;;
+        slot) sw_command_slot=$sw_value ;;
         size) sw_size=$sw_value ;;
         rc) sw_rc=$sw_value ;;
       esac
@@ -179,9 +179,9 @@ sw_delete_state() { # of slot $1 and command $2: a later request proves that the
   for sw_file in "$sw_dir/$1.out" "$sw_dir/$1.err"; do
     [ -s "$sw_file" ] && printf '' >"$sw_file"
   done
-  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
-  sw_old="$sw_old $sw_notes/$2 $sw_notes/$2.timeout $sw_notes/$1.id"
-  [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
+  sw_stale_files="$sw_stale_files $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
+  sw_stale_files="$sw_stale_files $sw_notes/$2 $sw_notes/$2.timeout $sw_notes/$1.id"
+  [ ${#sw_stale_files} -gt 8000 ] && { rm -f $sw_stale_files; sw_stale_files=; }
 } 2>/dev/null
 
 sw_shell_in_slot() { # a shell that takes one request and becomes the command, which sees only the sw_* set here
@@ -207,7 +207,7 @@ eval \"\$sw_text\""
 }
 
 sw_runner() {
-  sw_count=0 sw_failed=0 sw_last= sw_old=
+  sw_count=0 sw_failed=0 sw_last= sw_stale_files=
   while :; do
     sw_count=$((sw_count + 1)) sw_slot=$sw_name-$sw_count
     sw_ensure_folders
@@ -256,7 +256,7 @@ sw_kill_group() { # kill the process group of the loaded record in one call: a f
 } 2>/dev/null
 
 sw_kill() { # terminate the processes of command $1, then kill them
-  for sw_try in 1 2 3 4 5 6 7 8; do
+  for sw_attempt in 1 2 3 4 5 6 7 8; do
     sw_load_record "$1"
     [ -n "$sw_pid$sw_rc" ] && break
     sw_pause 0.25
@@ -273,7 +273,7 @@ sw_kill() { # terminate the processes of command $1, then kill them
   trap sw_kill_group EXIT # also if no process can be created for the pauses below
   sw_find_processes "$sw_pid"
   kill -TERM $sw_processes
-  for sw_try in 1 2 3 4 5; do
+  for sw_attempt in 1 2 3 4 5; do
     sw_pause 0.2
     sw_alive "$sw_pid" || break
   done
@@ -283,11 +283,11 @@ sw_kill() { # terminate the processes of command $1, then kill them
 } 2>/dev/null
 
 sw_watchdog() { # kill command $1 if it still runs in $2 seconds; ends soon after the command
-  sw_left=$2
+  sw_remaining=$2
   while sw_load_record "$1"; [ -n "$sw_loop" ] && [ -z "$sw_rc" ]; do
-    [ "$sw_left" -gt 0 ] || { sw_kill "$1"; return; }
-    sleep $((sw_left < 5 ? sw_left : 5))
-    sw_left=$((sw_left - 5))
+    [ "$sw_remaining" -gt 0 ] || { sw_kill "$1"; return; }
+    sleep $((sw_remaining < 5 ? sw_remaining : 5))
+    sw_remaining=$((sw_remaining - 5))
   done
 }
 
@@ -302,7 +302,7 @@ sw_query() { # wait for the end of command $1 and send its result
     fi
     sw_pause 0.2
   done
-  set -- "$1" "$sw_dir/$sw_its_slot.out" "$sw_dir/$sw_its_slot.err"
+  set -- "$1" "$sw_dir/$sw_command_slot.out" "$sw_dir/$sw_command_slot.err"
   [ -e "$2" ] && [ -e "$3" ] || { set -- "$1" /dev/null /dev/null; sw_size='0 0'; }
   [ -n "$sw_size" ] || sw_size="$(wc -c <"$2") $(wc -c <"$3")" # short, or not measured at its end
   sw_out=${sw_size% *} sw_err=${sw_size#* } sw_outputs=

@@ -1,12 +1,13 @@
-# Becomes user $sw_user, by name or number, and there a shell with option $sw_option that executes $1; exit code 126 and
-# a message when that cannot be, and nothing ran. Needs nothing to stay who it is; else root, and setpriv, runuser or su.
+# Becomes user $sw_user (a name or a number) and then a shell with option $sw_option that executes $1; exit code 126 and
+# a message when that is impossible; then nothing ran. The current user needs nothing; any other needs root, and setpriv,
+# runuser or su.
 sw_fail() { echo "cannot run as user $sw_user: $1" >&2; exit 126; }
 
 sw_id= sw_group= sw_home=/ sw_login=
-while IFS=: read -r sw_entry sw_x sw_number sw_main sw_x sw_folder sw_x; do
-  case $sw_user in "$sw_entry" | "$sw_number") ;; *) continue ;; esac
-  sw_login=$sw_entry sw_id=$sw_number sw_group=$sw_main sw_home=$sw_folder
-  [ "$sw_user" != "$sw_entry" ] || break # a name counts more than a number
+while IFS=: read -r sw_entry_name sw_ignored sw_entry_id sw_entry_group sw_ignored sw_entry_home sw_ignored; do
+  case $sw_user in "$sw_entry_name" | "$sw_entry_id") ;; *) continue ;; esac
+  sw_login=$sw_entry_name sw_id=$sw_entry_id sw_group=$sw_entry_group sw_home=$sw_entry_home
+  [ "$sw_user" != "$sw_entry_name" ] || break # a name counts more than a number
 done 2>/dev/null </etc/passwd
 case $sw_user in
   '') sw_fail "a user has a name or a number" ;;
@@ -15,12 +16,12 @@ case $sw_user in
   *) sw_id=$sw_user sw_group=${sw_group:-$sw_user} ;;
 esac
 
-while read -r sw_x sw_me sw_rest; do
-  [ "$sw_x" != Uid: ] || break
+while read -r sw_ignored sw_current_id sw_rest; do
+  [ "$sw_ignored" != Uid: ] || break
 done </proc/self/status
 export HOME="$sw_home" USER="${sw_login:-$sw_user}" LOGNAME="${sw_login:-$sw_user}"
-[ "$sw_me" != "$sw_id" ] || exec $sw_shell $sw_option "$1"
-[ "$sw_me" = 0 ] || sw_fail "the container runs as user $sw_me, and only root can change that"
+[ "$sw_current_id" != "$sw_id" ] || exec $sw_shell $sw_option "$1"
+[ "$sw_current_id" = 0 ] || sw_fail "the container runs as user $sw_current_id, and only root can change that"
 # Else the command could not open /dev/stderr. In a subshell: a shell with a chown of its own would redirect itself.
 (chown "$sw_id" "/proc/$$/fd/1" "/proc/$$/fd/2") 2>/dev/null
 
