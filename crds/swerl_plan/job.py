@@ -116,7 +116,6 @@ def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
         offload=trainer.offload,
         colocate=spec.colocate and serves(spec),
         reference=algorithm.kl_coef > 0,
-        entropy=algorithm.entropy_coef > 0,
         adapter_rank=lora.rank if lora else 0,
         adapter_targets=tuple(lora.targets) if lora else (),
     )

@@ -22,7 +22,7 @@ ADAM_MOMENTS = 2 * FP32
 STATE = FP32 + ADAM_MOMENTS  # of a parameter in the optimizer: fp32 weight and two moments
 OFFLOADED_STATE = STATE + FP32 + 2  # on the host also the gradient and the pinned bf16 copy
 BUCKET_BYTES = 512 * 2**20  # weights of one transfer to the engines
-ENTROPY_CHUNK = 1024  # tokens whose probabilities are held at once when entropy is only reported
+LOGITS_CHUNK = 2**27  # logits of a rank that exist in fp32 at once: 512 MiB
 EXPERT_IMBALANCE = 1.5  # tokens of the busiest rank's experts, relative to the mean
 GPU_RESERVE = 3 * GIB  # CUDA context, NCCL buffers, library workspaces
 GPU_PROCESS = 5 * GIB  # host memory of a rank with CUDA: libraries, pinned buffers
@@ -42,7 +42,6 @@ class TrainingSettings:
     offload: bool
     colocate: bool
     reference: bool  # a frozen copy for a KL penalty
-    entropy: bool  # its gradient is needed
     adapter_rank: int = 0  # of low-rank adapters, which alone are trained; 0: all weights are
     adapter_targets: tuple[str, ...] = ()
 
@@ -194,11 +193,10 @@ class _Stage:
         return 2 * self._stream + tokens * 3 * max(map(self._mlp_width, (0, shape.layers - 1))) / 4
 
     def _logits(self) -> dict[str, int]:
-        """Logits of the trained tokens, their fp32 copy and gradients; on the last stage."""
+        """Logits of a chunk of the trained tokens, two fp32 copies and the gradient; on the last stage."""
         if self.stage != self.layout.pipeline - 1:
             return {}
-        tokens = self.settings.tokens
         width = -(-self.shape.vocabulary // self.layout.tensor)
-        each = self.settings.bytes_per_weight * 2 + FP32 * (1 if self.settings.bytes_per_weight < FP32 else 0)
-        entropy = 3 * FP32 * width * (tokens if self.settings.entropy else min(tokens, ENTROPY_CHUNK))
-        return {"logits": tokens * width * each + entropy}
+        each = self.settings.bytes_per_weight
+        gradient = each if each < FP32 else 0
+        return {"logits": min(self.settings.tokens * width, LOGITS_CHUNK) * (each + 2 * FP32 + gradient)}

@@ -7,7 +7,7 @@ names the field.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,15 @@ class ModelShape:
             idle = self.experts.count - self.experts.per_token
             unused = (self.layers - self.experts.dense_layers) * idle * self.expert
         return self.parameters - unused - (0 if self.tied else self.embedding)
+
+    @property
+    def attention_cost(self) -> float:
+        """Arithmetic of one pair of tokens that attention compares, relative to that of one token in the matrices."""
+        return 2 * self.layers * self.heads * self.head_size / self.active
+
+    def forward_flops(self, lengths: Iterable[int]) -> float:
+        """Floating-point operations of a forward pass over causal sequences of `lengths` tokens."""
+        return 2 * self.active * sum(length * (1 + self.attention_cost * length / 2) for length in lengths)
 
 
 def read_shape(path: Path) -> ModelShape:

@@ -148,6 +148,20 @@ def test_budget_below_every_sequence_packs_each_alone() -> None:
     assert schedule([9, 9, 9], budget=1, ranks=1) == [[[0], [1], [2]]]
 
 
+def test_ranks_share_the_cost_of_attention_not_only_tokens() -> None:
+    """One sequence of 1000 tokens costs as much as many short ones of more tokens together."""
+    lengths = [1000] + [50] * 60
+    plan = schedule(lengths, budget=5000, ranks=2, attention=1 / 250)
+
+    def cost(of_rank: list[list[int]], attention: float) -> float:
+        return sum(lengths[i] * (1 + attention * lengths[i] / 2) for members in of_rank for i in members)
+
+    costs = [cost(of_rank, 1 / 250) for of_rank in plan]
+    assert max(costs) / min(costs) < 1.03
+    tokens = [cost(of_rank, 0.0) for of_rank in plan]
+    assert max(tokens) / min(tokens) > 1.3
+
+
 def test_fewer_sequences_than_ranks_leave_empty_micro_batches() -> None:
     assert schedule([10], budget=100, ranks=3) == [[[0]], [[]], [[]]]
 

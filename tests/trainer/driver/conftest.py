@@ -126,6 +126,7 @@ class Watcher:
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     rates: dict[str, float] = field(default_factory=dict)
+    traced: int = 0  # step of which a trace is requested
 
     async def step(self, **figures: Any) -> None:
         self.steps.append(figures)
@@ -133,6 +134,9 @@ class Watcher:
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
         given = {"before": before, "after": after}
         self.rates |= {name: rate for name, rate in given.items() if rate is not None}
+
+    def traces(self, step: int) -> bool:
+        return step == self.traced
 
 
 @pytest.fixture

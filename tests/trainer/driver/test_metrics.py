@@ -113,7 +113,12 @@ def test_staleness_is_that_of_the_oldest_weights() -> None:
         return replace(rollout(), segments=[TokenSegment([5, 6], [0, 1], weight_versions=spans)])
 
     figures = staleness_metrics([sampled("3", "5"), sampled("5"), rollout()], 5)
-    assert figures == {"rollout/weight_staleness/mean": 1.0, "rollout/weight_staleness/max": 2.0}
+    assert figures == {
+        "rollout/weight_staleness/mean": 1.0,
+        "rollout/weight_staleness/max": 2.0,
+        "rollout/weight_staleness/count_0": 1.0,
+        "rollout/weight_staleness/count_2": 1.0,
+    }
     assert staleness_metrics([sampled("default")], 5) == {}
 
 

@@ -34,6 +34,9 @@ class Recorder:
     def drain(self) -> None:
         self.calls.append("drain")
 
+    def traces(self, step: int) -> bool:
+        return False
+
     def updated(self, version: int) -> None: ...
 
     def pending(self) -> list[int]:

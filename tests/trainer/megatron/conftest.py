@@ -134,19 +134,9 @@ def run_ranks(tmp_path: Path) -> RunRanks:
         ports = [free_port() for _ in cases]
         torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(RANKS), str(job), str(rank), str(world_size)],
-                env=environ,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in range(world_size)
-        ]
-        outputs = [process.communicate(timeout=400)[0] for process in processes]
-        for rank, process in enumerate(processes):
-            assert process.returncode == 0, f"rank {rank} failed:\n{outputs[rank][-4000:]}"
+        command = [sys.executable, "-W", "ignore", str(RANKS), str(job), str(world_size)]
+        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=800)
+        assert ended.returncode == 0, f"{ended.stdout[-2000:]}{ended.stderr[-6000:]}"
         report: dict[str, Any] = torch.load(out, weights_only=False)
         return report
 

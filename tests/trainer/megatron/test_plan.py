@@ -89,7 +89,7 @@ def test_planned_parameters_are_those_of_the_tensors(family: str, tmp_path: Path
 def test_ranks_hold_what_the_plan_says(name: str, model: Path, tmp_path: Path) -> None:
     trainer = TrainerSpec(image="t", replicas=2, max_tokens_per_gpu=TOKENS, **LAYOUTS[name])
     config = RankConfig(str(model), "float32", trainer, AlgorithmSpec())
-    settings = TrainingSettings(4, TOKENS, "none", offload=False, colocate=False, reference=False, entropy=False)
+    settings = TrainingSettings(4, TOKENS, "none", offload=False, colocate=False, reference=False)
     planned = rank_memory(read_shape(model), Layout.of(trainer), settings)
     for measured in ranks(tmp_path, {"config": config, "batch": batch()}):
         for part, held in measured["held"].items():

@@ -11,7 +11,7 @@ from swerl_plan.memory import GIB, GPU_RESERVE, TrainingSettings, rank_memory
 
 SHAPE = known_shape("Qwen/Qwen3-32B")
 LAYOUT = Layout(pods=4, gpus=4, tensor=4)  # 4 data-parallel copies
-SETTINGS = TrainingSettings(2, 8192, "full", offload=False, colocate=False, reference=False, entropy=False)
+SETTINGS = TrainingSettings(2, 8192, "full", offload=False, colocate=False, reference=False)
 
 
 def test_what_stays_is_counted_by_hand() -> None:

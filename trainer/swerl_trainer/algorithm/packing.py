@@ -2,12 +2,12 @@
 
 Guarantees: every sequence is in exactly one micro-batch. Every rank gets the same number of micro-batches, so no
 collective waits for a rank without work; an empty one is a single padding sequence without loss. No micro-batch exceeds
-the budget unless one sequence alone does.
+the budget unless one sequence alone does. Costs, which grow with the square of a sequence's length, are balanced over
+micro-batches and ranks.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,15 +47,19 @@ class MicroBatch:
         return len(self.boundaries) - 1
 
 
-def schedule(lengths: Sequence[int], *, budget: int, ranks: int) -> list[list[list[int]]]:
-    """Rank -> micro-batches -> positions in `lengths`, balanced by tokens (longest processing time first)."""
+def schedule(lengths: Sequence[int], *, budget: int, ranks: int, attention: float = 0.0) -> list[list[list[int]]]:
+    """Rank -> micro-batches -> positions in `lengths`, balanced by cost (longest processing time first).
+
+    `attention`: cost of a pair of tokens that attention compares, relative to that of a token elsewhere. The
+    ranks' micro-batches of one number have similar costs.
+    """
+    costs = [length * (1 + attention * length / 2) for length in lengths]
     count = ranks * max(1, math.ceil(min(sum(lengths) / budget, len(lengths)) / ranks))
-    while True:
-        bins = _balanced(lengths, count)
-        if count >= len(lengths) or all(len(b) <= 1 or sum(lengths[i] for i in b) <= budget for b in bins):
-            break
+    while (bins := _balanced(lengths, costs, count, budget)) is None:
         count += ranks
-    return [bins[rank::ranks] for rank in range(ranks)]
+    bins.sort(key=lambda members: -sum(costs[i] for i in members))
+    rows = [bins[start : start + ranks] for start in range(0, count, ranks)]
+    return [list(of_rank) for of_rank in zip(*(row[:: (-1) ** number] for number, row in enumerate(rows)), strict=True)]
 
 
 def pack(batch: Batch, members: Sequence[int], *, multiple: int = 1) -> MicroBatch:
@@ -109,14 +113,19 @@ def unpack(values: Tensor, micro_batch: MicroBatch, batch: Batch) -> dict[int, T
     return result
 
 
-def _balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
+def _balanced(lengths: Sequence[int], costs: Sequence[float], count: int, budget: int) -> list[list[int]] | None:
+    """`count` bins of even costs, each within `budget` tokens or one sequence alone; None if there are too few."""
     bins: list[list[int]] = [[] for _ in range(count)]
-    loads = [(0, i) for i in range(count)]
-    for position in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        load, lightest = heapq.heappop(loads)
+    loads, tokens = [0.0] * count, [0] * count
+    for position in sorted(range(len(lengths)), key=lambda i: (-costs[i], i)):
+        fitting = [b for b in range(count) if not bins[b] or tokens[b] + lengths[position] <= budget]
+        if not fitting:
+            return None
+        lightest = min(fitting, key=lambda b: (loads[b], b))
         bins[lightest].append(position)
-        heapq.heappush(loads, (load + lengths[position], lightest))
-    return [sorted(b) for b in bins]
+        loads[lightest] += costs[position]
+        tokens[lightest] += lengths[position]
+    return [sorted(members) for members in bins]
 
 
 def _round_up(value: int, multiple: int) -> int:

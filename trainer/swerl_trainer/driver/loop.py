@@ -52,6 +52,8 @@ class Reporter(Protocol):
 
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None: ...
 
+    def traces(self, step: int) -> bool: ...
+
 
 @dataclass
 class LoopDependencies:
@@ -157,6 +159,8 @@ class TrainingLoop:
         async with deps.trainer_lock:
             if self._shares_gpu:
                 await deps.pool.sleep()
+            if deps.reporter.traces(deps.state.step + 1):
+                await self._ranks.trace_next_step(deps.store.root.parent / "profile" / f"step-{deps.state.step + 1}")
             metrics = await train_policy(self._ranks, samples, algorithm, deps.state.step)
             if self._shares_gpu:
                 await self._ranks.release_memory()

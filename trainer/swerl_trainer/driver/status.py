@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from swerl_api import API_VERSION, GradingCounts, HeldOutRates, JobProgress, SandboxCounts
+from swerl_api.names import PROFILE_ANNOTATION
 from swerl_kube import KubeClient, KubeError, NotFound
 from swerl_trainer.driver.errors import AttemptSuperseded
 from swerl_trainer.job import Job
@@ -30,6 +31,11 @@ class StatusReporter:
         self._held_out = HeldOutRates()
         self._counts: dict[str, int] = {}
         self._counted = 0.0
+        self._profile = ""
+
+    def traces(self, step: int) -> bool:
+        """Whether the job's annotation requests a profiler trace of step `step`, as of the last write."""
+        return self._profile.replace(" ", "") == f"step={step}"
 
     async def step(self, **progress: Any) -> None:
         """Write the progress of a step (fields of JobProgress)."""
@@ -60,6 +66,7 @@ class StatusReporter:
         try:
             job = await self._client.get(API_VERSION, RESOURCE, namespace, name)
             self._check_current(job)
+            self._profile = str((job["metadata"].get("annotations") or {}).get(PROFILE_ANNOTATION, ""))
             await self._client.patch(API_VERSION, RESOURCE, namespace, name, body, subresource="status")
         except NotFound as error:
             raise AttemptSuperseded(f"SweRLJob {namespace}/{name} was deleted") from error

@@ -14,6 +14,17 @@ import torch
 
 logger = logging.getLogger(__name__)
 
+# Dense bfloat16 operations per second, from the makers' data sheets, by a part of the card's name.
+PEAK_FLOPS = {
+    "B200": 2250e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "H800": 989e12,
+    "A100": 312e12,
+    "A800": 312e12,
+    "L40S": 362e12,
+}
+
 
 @dataclass(frozen=True)
 class Device:
@@ -21,6 +32,7 @@ class Device:
 
     cuda: bool
     transformer_engine: bool = False  # on CUDA only
+    overlaps: bool = False  # communication of data-parallel ranks runs beside computation
 
     @classmethod
     def detect(cls) -> Device:
@@ -31,12 +43,17 @@ class Device:
 
         if not HAVE_TE:
             logger.warning("transformer_engine is not installed: no fused kernels")
-        return cls(cuda=True, transformer_engine=bool(HAVE_TE))
+        return cls(cuda=True, transformer_engine=bool(HAVE_TE), overlaps=True)
 
     @cached_property
     def torch(self) -> torch.device:
         """The device of tensors."""
         return torch.device("cuda", torch.cuda.current_device()) if self.cuda else torch.device("cpu")
+
+    @property
+    def peak_flops(self) -> float | None:
+        """Dense bfloat16 operations per second; None where the card is not known."""
+        return peak_flops(torch.cuda.get_device_name()) if self.cuda else None
 
     @property
     def backend(self) -> str:
@@ -71,3 +88,8 @@ class Device:
         from swerl_trainer.megatron.cpu import CONFIG
 
         return {**shared, **CONFIG}
+
+
+def peak_flops(card: str) -> float | None:
+    """Dense bfloat16 operations per second of the card with this name; None if it is not known."""
+    return next((flops for name, flops in PEAK_FLOPS.items() if name in card), None)

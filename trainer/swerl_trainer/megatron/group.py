@@ -97,6 +97,10 @@ class TrainGroup:
         metrics: dict[str, float] = await self._on_all_ranks("train_step", ray.put(batch))
         return metrics
 
+    async def trace_next_step(self, folder: Path) -> None:
+        """Write a profiler trace of the next `train_step` to `folder`, a file per rank."""
+        await self._on_all_ranks("trace_next_step", str(folder))
+
     async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """Log-probability of each token given those before it: one float32 tensor per sequence, token-aligned, 0 where
         the mask is 0. With `reference`, of the frozen model that `config.model` holds (kept when klCoef > 0)."""

@@ -1,26 +1,23 @@
 """Log-probabilities of chosen tokens from a Megatron model, without gathering the vocabulary.
 
-Guarantees: logits are computed only where a token is trained (with context parallelism: on every local position); the
-vocabulary stays sharded over tensor-parallel ranks; the result is the same on every tensor- and context-parallel rank.
+Guarantees: logits are computed only where a token is trained, in chunks; the vocabulary stays sharded over
+tensor-parallel ranks; the result is the same on every tensor- and context-parallel rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.nn.functional as F
 from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.packing import MicroBatch
+from swerl_trainer.megatron.vocabulary import token_terms
 from torch import Tensor
 
 from megatron.core import parallel_state
 from megatron.core.packed_seq_params import PackedSeqParams
-from megatron.core.tensor_parallel import gather_from_sequence_parallel_region, vocab_parallel_cross_entropy
-
-ENTROPY_CHUNK = 1024  # tokens whose probabilities are held at once when entropy is only reported
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 
 
 def forward(
@@ -86,23 +83,27 @@ def _token_terms(
 ) -> Tensor:
     """Megatron's output hook: [t, 1, hidden] of the last layer to [2, n]."""
     micro_batch, algorithm, local, vocabulary = context
-    device = hidden_states.device
     if config.sequence_parallel:
         hidden_states = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=False)
-    positions = micro_batch.positions.to(device)
+    trained = torch.zeros(len(micro_batch.tokens), dtype=torch.bool)
+    trained[micro_batch.positions] = True
+    here = micro_batch.positions if local is None else trained[local].nonzero().flatten()
+    labels = micro_batch.labels[here if local is None else local[here]].to(hidden_states.device)
+    here = here.to(hidden_states.device)
+    terms = token_terms(
+        hidden_states.index_select(0, here),
+        labels,
+        partial(_logits, output_layer, output_weight),
+        width=output_layer.output_size_per_partition,
+        vocabulary=vocabulary,
+        temperature=algorithm.temperature,
+        entropy_gradient=algorithm.entropy_coef > 0,
+    )
     if local is None:
-        hidden_states = hidden_states.index_select(0, positions)
-        labels = micro_batch.labels.to(device)[positions]
-    else:
-        labels = micro_batch.labels[local].to(device)
-    logits = _logits(output_layer, output_weight, hidden_states)
-    if algorithm.temperature != 1.0:
-        logits = logits / algorithm.temperature
-    logits = _without_padding(logits, vocabulary)
-    metrics = _logprobs_and_entropy(logits, labels, differentiable_entropy=algorithm.entropy_coef > 0)
-    if local is None:
-        return metrics
-    return _gather_context(metrics, micro_batch.boundaries).index_select(1, positions)
+        return terms
+    everywhere = terms.new_zeros(2, len(local)).index_copy(1, here, terms)
+    gathered = _gather_context(everywhere, micro_batch.boundaries)
+    return gathered.index_select(1, micro_batch.positions.to(gathered.device))
 
 
 def _logits(output_layer: Any, output_weight: Tensor | None, hidden_states: Tensor) -> Tensor:
@@ -113,56 +114,6 @@ def _logits(output_layer: Any, output_weight: Tensor | None, hidden_states: Tens
     finally:
         output_layer.sequence_parallel = sequence_parallel
     return logits[:, 0]
-
-
-def _without_padding(logits: Tensor, vocabulary: int) -> Tensor:
-    """The vocabulary shard with logits that give no probability where the last ranks have padding."""
-    width = logits.shape[-1]
-    used = min(max(vocabulary - int(parallel_state.get_tensor_model_parallel_rank()) * width, 0), width)
-    if used == width:
-        return logits
-    return F.pad(logits[:, :used], (0, width - used), value=torch.finfo(logits.dtype).min / 2)
-
-
-def _logprobs_and_entropy(logits: Tensor, labels: Tensor, *, differentiable_entropy: bool) -> Tensor:
-    if differentiable_entropy:
-        entropy = _entropy(logits.float())
-        logits = logits.clone()  # the cross entropy works in place
-    else:
-        with torch.no_grad():
-            entropy = torch.cat([_entropy(part.float()) for part in _chunks(logits)])
-    return torch.stack([-vocab_parallel_cross_entropy(logits, labels), entropy])
-
-
-def _chunks(logits: Tensor) -> Sequence[Tensor]:
-    return logits.tensor_split(max(1, -(-len(logits) // ENTROPY_CHUNK)))
-
-
-def _entropy(logits: Tensor) -> Tensor:
-    """Entropy in nats [n] of the distribution whose logits are sharded over tensor-parallel ranks."""
-    group = parallel_state.get_tensor_model_parallel_group()
-    peak = logits.detach().amax(dim=-1, keepdim=True)
-    dist.all_reduce(peak, op=dist.ReduceOp.MAX, group=group)
-    shifted = logits - peak
-    weights = shifted.exp()
-    sums = torch.stack([weights.sum(dim=-1), (weights * shifted).sum(dim=-1)])
-    mass, moment = _SumOverRanks.apply(sums, group)
-    entropy: Tensor = mass.log() - moment / mass
-    return entropy
-
-
-class _SumOverRanks(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
-    """Sum over a group whose ranks all continue with the same numbers: the gradient passes as it is."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, group: dist.ProcessGroup) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None
 
 
 def _gather_context(metrics: Tensor, boundaries: Tensor) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import torch
 import torch.distributed as dist
+from swerl_trainer.algorithm.batch import Batch
 from swerl_trainer.algorithm.loss import LOSSES, MAXIMA, SUMS, LossReport
+
+from megatron.core import parallel_state
 
 # Every key of a step's metrics. Means are weighted as the loss is.
 METRICS: dict[str, str] = {
@@ -34,6 +37,18 @@ METRICS: dict[str, str] = {
     "updates": "optimiser steps taken since the start",
     "new_updates": "optimiser steps of this batch",
     "skipped_updates": "share of this batch's optimiser steps that were skipped: gradients were not finite",
+    "logprob_seconds": "time of log-probability passes of old and reference policy, slowest rank",
+    "forward_backward_seconds": "time of forward and backward passes, slowest rank",
+    "optimizer_seconds": "time of the optimizer, gathering of weights included, slowest rank",
+    "save_seconds": "time the ranks stopped for the last checkpoint",
+    "update_seconds": "time the ranks gathered the last weights for the engines",
+    "logprob_gpu_gib": "most GPU memory in log-probability passes, fullest rank; so for the other phases",
+    "forward_backward_gpu_gib": "most GPU memory in training passes",
+    "optimizer_gpu_gib": "most GPU memory in the optimizer",
+    "save_gpu_gib": "most GPU memory in the last checkpoint",
+    "update_gpu_gib": "most GPU memory in the last weight update",
+    "tflops_per_gpu": "10^12 operations per second and rank in training passes and optimizer",
+    "mfu": "the same as share of the card's peak, where that is known",
     "seconds": "time the step took",
     "tokens_per_second": "tokens of the batch over that time, all ranks together",
 }
@@ -59,6 +74,39 @@ def reduce_reports(
     weight = present.pop("weight", 0.0) or 1.0
     metrics = {name: value if name in LOSSES else value / weight for name, value in present.items()}
     return metrics | {name: float(maxima[i]) for i, name in enumerate(MAXIMA) if maxima[i] >= 0}
+
+
+def last_stage_metrics(reports: Sequence[LossReport], device: torch.device) -> dict[str, float]:
+    """Metrics of the last pipeline stage, on every rank."""
+    holder: list[dict[str, float]] = [{}]
+    if parallel_state.is_pipeline_last_stage():
+        holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), device)]
+    if parallel_state.get_pipeline_model_parallel_world_size() > 1:
+        source = parallel_state.get_pipeline_model_parallel_last_rank()
+        dist.broadcast_object_list(holder, src=source, group=parallel_state.get_pipeline_model_parallel_group())
+    return holder[0]
+
+
+def step_counts(batch: Batch, parts: Sequence[Batch], seconds: float) -> dict[str, float]:
+    """Sizes of a step's `batch`, whose `parts` were trained in `seconds`."""
+    return {
+        "rejected_tokens": float(batch.trainable_tokens - sum(part.trainable_tokens for part in parts)),
+        "sequences": float(len(batch)),
+        "tokens": float(batch.tokens),
+        "trainable_tokens": float(batch.trainable_tokens),
+        "seconds": seconds,
+        "tokens_per_second": batch.tokens / seconds if seconds else 0.0,
+    }
+
+
+def utilisation(flops: float, seconds: Mapping[str, float], peak: float | None) -> dict[str, float]:
+    """Operations per second and rank of a step that does `flops` in all, recomputation not counted, and their share of
+    the card's `peak`; {} when nothing was trained."""
+    total = seconds.get("forward_backward_seconds", 0.0) + seconds.get("optimizer_seconds", 0.0)
+    if not total:
+        return {}
+    speed = flops / total / dist.get_world_size()
+    return {"tflops_per_gpu": speed / 1e12} | ({"mfu": speed / peak} if peak else {})
 
 
 def over_minibatches(parts: Sequence[dict[str, float]]) -> dict[str, float]:

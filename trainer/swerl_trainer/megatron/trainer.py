@@ -18,24 +18,28 @@ import torch
 import torch.distributed as dist
 from swerl_api import AlgorithmSpec
 from swerl_api.addresses import url_host
+from swerl_plan.shape import read_shape
 from swerl_trainer.algorithm.batch import Batch, corrected, minibatches
 from swerl_trainer.algorithm.correction import correction_of, needs_whole_batch
-from swerl_trainer.algorithm.loss import LossReport, supervised
+from swerl_trainer.algorithm.loss import supervised
 from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.background_save import complete_together
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initial_lr
+from swerl_trainer.megatron.data_parallel import gather_weights, wrap
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.gradients import gradients_are_finite
 from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.logprobs import forward
 from swerl_trainer.megatron.lora import Adapters, check_targets
-from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
+from swerl_trainer.megatron.metrics import last_stage_metrics, over_minibatches, step_counts, utilisation
 from swerl_trainer.megatron.model import build_model, load_weights, transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
+from swerl_trainer.megatron.phases import Phases
 from swerl_trainer.megatron.process_group import join_process_group
+from swerl_trainer.megatron.profiling import traced
 from swerl_trainer.megatron.reference import ReferenceWeights
 from swerl_trainer.megatron.save_hf import save_adapter, save_model
 from swerl_trainer.megatron.state import begin_save, load_state
@@ -43,7 +47,6 @@ from swerl_trainer.megatron.weight_sender import WeightSender
 from torch import Tensor
 
 from megatron.core import parallel_state
-from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
@@ -74,41 +77,48 @@ class MegatronTrainer:
         self.device = device or Device.detect()
         self.architecture = read_architecture(Path(config.model))
         self.architecture.check(config.trainer)
+        self.shape = read_shape(Path(config.model))
         if config.lora is not None:
             check_targets(self.architecture, config.lora)
+        self.phases = Phases(self.device)
         self.lr = initial_lr(algorithm)
         self.updates = 0
         data_parallel_size(config.trainer, world_size)
         with self.device.active():
             join_process_group(config, self.device, rank, world_size, f"tcp://{url_host(address)}:{port}")
             self._build()
-        self.sender = WeightSender(self.model, self.architecture, self.device, self.adapters)
+        self.sender = WeightSender(self.model, self.architecture, self.device, self.phases, self.adapters)
         self._reference = (self.adapters or ReferenceWeights(self.model)) if self.algorithm.kl_coef else None
         self._skipped_in_a_row = 0
+        self._trace_folder: str | None = None
+
+    def trace_next_step(self, folder: str) -> None:
+        """Write a profiler trace of the next `train_step` to `folder`, one file per rank."""
+        self._trace_folder = folder
 
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One pass over `batch`; metrics named in METRICS. An empty batch changes nothing."""
         began = time.monotonic()
         before = self.updates
-        steps = self._optimiser_steps(batch)
-        metrics = [self._update(part) for part in steps]
+        folder, self._trace_folder = self._trace_folder, None
+        with traced(folder, dist.get_rank(), self.device):
+            steps = self._optimiser_steps(batch)
+            metrics = [self._update(part) for part in steps]
+            with self.device.active():
+                gather_weights(self.module)
         seconds = time.monotonic() - began
-        rejected = batch.trainable_tokens - sum(part.trainable_tokens for part in steps)
-        return over_minibatches(metrics) | {
-            "rejected_tokens": float(rejected),
-            "new_updates": float(self.updates - before),
-            "sequences": float(len(batch)),
-            "tokens": float(batch.tokens),
-            "trainable_tokens": float(batch.trainable_tokens),
-            "updates": float(self.updates),
-            "seconds": seconds,
-            "tokens_per_second": batch.tokens / seconds if seconds else 0.0,
-        }
+        parts = self.phases.take()
+        passes = 3 if self.adapters is None else 2  # frozen weights have no gradients
+        flops = passes * self.shape.forward_flops(len(sequence) for part in steps for sequence in part.sequences)
+        speed = utilisation(flops, parts, self.device.peak_flops)
+        updates = {"updates": float(self.updates), "new_updates": float(self.updates - before)}
+        return over_minibatches(metrics) | parts | speed | step_counts(batch, steps, seconds) | updates
 
     def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """float32 log-probability per token, token-aligned, 0 outside the mask; the same list on every rank."""
         micro_batches = self._micro_batches(batch)
-        with self.device.active(), torch.no_grad(), self._weights(reference=reference):
+        timed, weights = self.phases.during("logprob"), self._weights(reference=reference)
+        with timed, self.device.active(), torch.no_grad(), weights:
             outputs = self._schedule(micro_batches, self.algorithm, keep_output, forward_only=True)
         found: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
@@ -120,7 +130,7 @@ class MegatronTrainer:
 
     def begin_save(self, folder: str) -> None:
         """Copy weights, optimizer and RNG, and start writing them to `folder`; a step may follow at once."""
-        with self.device.active():
+        with self.phases.during("save"), self.device.active():
             model, optimizer = self.model, self.optimizer
             self.saving = begin_save(Path(folder), model, optimizer, self.updates, self.device, self.adapters)
 
@@ -167,12 +177,8 @@ class MegatronTrainer:
             load_weights(self.model, reader, self.architecture)
         lora, seed = self.config.lora, self.algorithm.seed
         self.adapters = Adapters(self.model, self.architecture, lora, seed) if lora else None
-        data_parallel = DistributedDataParallelConfig(  # `gradients_are_finite` replaces Megatron's check, which raises
-            grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=False
-        )
-        self.module = DistributedDataParallel(config, data_parallel, module)
+        self.module = wrap(config, module, self.device, updates_per_step=self.algorithm.minibatches)
         self.optimizer = build_optimizer(self.module, self.config, self.device)
-        config.finalize_model_grads_func = finalize_model_grads
         config.grad_scale_func = self.optimizer.scale_loss
         self.megatron_config = config
 
@@ -203,14 +209,16 @@ class MegatronTrainer:
             self.module.zero_grad_buffer()
             self.optimizer.zero_grad()
             finish = partial(report_loss, algorithm=algorithm, scale=scale)
-            reports = self._schedule(micro_batches, algorithm, finish, forward_only=False)
+            with self.phases.during("forward_backward"):
+                reports = self._schedule(micro_batches, algorithm, finish, forward_only=False)
             counts = {"lr": self.lr, "micro_batches": float(len(micro_batches))}
             if not gradients_are_finite(self.module):
                 return counts | self._skip()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
-            _, grad_norm, _ = self.optimizer.step()
-            metrics = self._broadcast_metrics(reports)
+            with self.phases.during("optimizer"):
+                _, grad_norm, _ = self.optimizer.step()
+            metrics = last_stage_metrics(reports, self.device.torch)
         self.updates += 1
         self._skipped_in_a_row = 0
         return metrics | counts | {"grad_norm": float(grad_norm or 0.0), "skipped_updates": 0.0}
@@ -237,16 +245,6 @@ class MegatronTrainer:
             with self._reference.in_place():
                 yield
 
-    def _broadcast_metrics(self, reports: Sequence[LossReport]) -> dict[str, float]:
-        """Metrics of the last pipeline stage, on every rank."""
-        holder: list[dict[str, float]] = [{}]
-        if parallel_state.is_pipeline_last_stage():
-            holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), self.device.torch)]
-        if self.config.trainer.pipeline_parallel > 1:
-            source = parallel_state.get_pipeline_model_parallel_last_rank()
-            dist.broadcast_object_list(holder, src=source, group=parallel_state.get_pipeline_model_parallel_group())
-        return holder[0]
-
     def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
         """This rank's micro-batches of `batch`."""
         trainer = self.config.trainer
@@ -254,6 +252,7 @@ class MegatronTrainer:
             [len(sequence) for sequence in batch.sequences],
             budget=trainer.max_tokens_per_gpu * trainer.context_parallel,
             ranks=parallel_state.get_data_parallel_world_size(),
+            attention=self.shape.attention_cost,
         )
         multiple = 2 * trainer.context_parallel if trainer.context_parallel > 1 else 1
         if self.megatron_config.sequence_parallel:

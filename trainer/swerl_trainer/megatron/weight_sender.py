@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
     from swerl_trainer.megatron.lora import Adapters
+    from swerl_trainer.megatron.phases import Phases
     from torch import Tensor
 
 
@@ -27,8 +28,14 @@ class WeightSender:
     """One rank's part. Every rank takes part in `broadcast` and `export`; only rank 0 calls `connect` and `close`."""
 
     def __init__(
-        self, model: Any, architecture: Architecture, device: Device, adapters: Adapters | None = None
+        self,
+        model: Any,
+        architecture: Architecture,
+        device: Device,
+        phases: Phases,
+        adapters: Adapters | None = None,
     ) -> None:
+        self._phases = phases
         self._model = model
         self._adapters = adapters
         self._architecture = architecture
@@ -125,7 +132,7 @@ class WeightSender:
         from swerl_trainer.megatron.model import export_weights
 
         pieces, names = [], self._buckets[number].names
-        with self._device.active():
+        with self._phases.during("update"), self._device.active():
             for _, tensor in export_weights(self._model, self._architecture, names, self._adapters):
                 if keep:
                     pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))

@@ -30,6 +30,18 @@ TRAIN_NAMES = {
     "logprob_abs_diff": "train/train_rollout_logprob_abs_diff",
     "logprob_abs_diff_max": "train/train_rollout_logprob_abs_diff_max",
     "tokens_per_second": "perf/train_tokens_per_second",
+    "tflops_per_gpu": "perf/tflops_per_gpu",
+    "mfu": "perf/mfu",
+    "logprob_seconds": "perf/logprob_time",
+    "forward_backward_seconds": "perf/forward_backward_time",
+    "optimizer_seconds": "perf/optimizer_time",
+    "save_seconds": "perf/save_time",
+    "update_seconds": "perf/gather_weights_time",
+    "logprob_gpu_gib": "perf/gpu_memory/logprob",
+    "forward_backward_gpu_gib": "perf/gpu_memory/forward_backward",
+    "optimizer_gpu_gib": "perf/gpu_memory/optimizer",
+    "save_gpu_gib": "perf/gpu_memory/save",
+    "update_gpu_gib": "perf/gpu_memory/update",
     "rewards": "rollout/rewards",
     "advantages": "rollout/advantages",
     "returns": "rollout/returns",
@@ -99,10 +111,14 @@ def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
 
 
 def staleness_metrics(rollouts: Sequence[Rollout], version: int) -> Metrics:
-    """Weight versions between `version`, which trains on the episodes, and the oldest that sampled them."""
+    """Weight versions between `version`, which trains on the episodes, and the oldest that sampled them: mean, largest,
+    and how many episodes have each."""
     oldest = [min(versions) for rollout in rollouts if rollout.valid and (versions := rollout.weight_versions)]
-    ages = [float(version - each) for each in oldest]
-    return {"rollout/weight_staleness/mean": fmean(ages), "rollout/weight_staleness/max": max(ages)} if ages else {}
+    ages = [version - each for each in oldest]
+    if not ages:
+        return {}
+    counts = {f"rollout/weight_staleness/count_{age}": float(count) for age, count in sorted(Counter(ages).items())}
+    return {"rollout/weight_staleness/mean": fmean(ages), "rollout/weight_staleness/max": float(max(ages))} | counts
 
 
 def canary_metrics(passed: int, failed: int) -> Metrics:

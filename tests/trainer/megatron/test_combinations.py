@@ -1,0 +1,89 @@
+"""Axes of parallelism together train as one rank does. docs/layouts.md lists the combinations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from swerl_trainer.algorithm import Batch
+from swerl_trainer.megatron.device import Device
+
+from .test_families import GLM, make_model
+
+if TYPE_CHECKING:
+    from .conftest import MakeConfig, RunRanks, Start
+
+FIGURES = ("loss", "grad_norm", "logprob", "entropy", "mismatch_kl", "logprob_abs_diff_max")
+TERMS: dict[str, Any] = {"name": "gspo", "kl_coef": 0.05, "entropy_coef": 0.01, "max_tokens_per_gpu": 80}
+OVERLAPS = Device(cuda=False, overlaps=True)
+DENSE: dict[int, dict[str, dict[str, int]]] = {
+    4: {
+        "tensor-pipeline": {"tensor_parallel": 2, "pipeline_parallel": 2},
+        "tensor-context": {"tensor_parallel": 2, "context_parallel": 2},
+        "pipeline-context": {"pipeline_parallel": 2, "context_parallel": 2},
+        "pipeline-data": {"pipeline_parallel": 2},
+    },
+    8: {
+        "tensor-pipeline-context": {"tensor_parallel": 2, "pipeline_parallel": 2, "context_parallel": 2},
+        "tensor-pipeline-data": {"tensor_parallel": 2, "pipeline_parallel": 2},
+    },
+}
+MIXTURE: dict[int, dict[str, dict[str, int]]] = {
+    4: {
+        "tensor-pipeline-experts": {"tensor_parallel": 2, "pipeline_parallel": 2, "expert_parallel": 2},
+        "tensor-context-experts": {"tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4},
+    },
+    8: {
+        "all": {"tensor_parallel": 2, "pipeline_parallel": 2, "context_parallel": 2, "expert_parallel": 2},
+    },
+}
+
+
+def steps_of(trainer: Any, batch: Batch) -> dict[str, Any]:
+    before = trainer.log_probs(batch)
+    steps = [trainer.train_step(batch) for _ in range(3)]
+    return {"before": before, "steps": steps, "after": trainer.log_probs(batch)}
+
+
+def agree(name: str, found: dict[str, Any], alone: dict[str, Any]) -> None:
+    """Log-probabilities within 5e-5, every figure of three steps within 2e-4 of its value."""
+    for when in ("before", "after"):
+        for mine, theirs in zip(found[when], alone[when], strict=True):
+            assert (mine - theirs).abs().max() < 5e-5, (name, when)
+    for step, figures in zip(found["steps"], alone["steps"], strict=True):
+        assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=2e-4), name
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize("kind", ["dense", "mixture"])
+def test_combined_axes_train_as_one_rank(
+    run_ranks: RunRanks,
+    make_config: MakeConfig,
+    start: Start,
+    batch: Batch,
+    tmp_path: Path,
+    kind: str,
+    ranks: int,
+) -> None:
+    model: dict[str, Any] = {"tied": True}
+    if kind == "mixture":
+        make_model(tmp_path / "model", **GLM)
+        model = {"model": str(tmp_path / "model")}
+    alone = steps_of(start(make_config(**model, **TERMS)), batch)
+    layouts = (DENSE if kind == "dense" else MIXTURE)[ranks]
+    cases = {name: make_config(**model, **TERMS, **layout) for name, layout in layouts.items()}
+    report = run_ranks(ranks, cases, batch, only_steps=True)
+    for name in layouts:
+        agree(name, report[name], alone)
+
+
+@pytest.mark.timeout(900)
+def test_overlapped_communication_changes_no_number(
+    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch
+) -> None:
+    """As on GPUs: gradients travel during the backward pass, weights during the next update's forward pass."""
+    config = make_config(tied=True, minibatches=2, **TERMS)
+    alone = steps_of(start(config), batch)
+    agree("data", run_ranks(2, {"data": config}, batch, only_steps=True, device=OVERLAPS)["data"], alone)

@@ -1,0 +1,44 @@
+"""How gradients and weights travel between data-parallel ranks.
+
+Guarantees: where communication overlaps, gradients of all micro-batches are summed before they are sent once, and
+`gather_weights` leaves every rank with complete weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_trainer.megatron.device import Device
+
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+
+def data_parallel_config(device: Device, *, updates_per_step: int) -> DistributedDataParallelConfig:
+    """Gradients are summed in fp32, during the backward pass where the device can. Weights are gathered during the next
+    forward pass only where a step has several updates: after the last one they go to the engines at once.
+
+    `gradients_are_finite` replaces Megatron's check, which raises.
+    """
+    return DistributedDataParallelConfig(
+        grad_reduce_in_fp32=True,
+        use_distributed_optimizer=True,
+        check_for_nan_in_grad=False,
+        overlap_grad_reduce=device.overlaps,
+        overlap_param_gather=device.overlaps and updates_per_step > 1,
+    )
+
+
+def wrap(config: TransformerConfig, module: Any, device: Device, *, updates_per_step: int) -> DistributedDataParallel:
+    """`module` with the gradient buffers of data parallelism; `config` gets the hooks of Megatron's schedules."""
+    wrapped = DistributedDataParallel(config, data_parallel_config(device, updates_per_step=updates_per_step), module)
+    config.finalize_model_grads_func = finalize_model_grads
+    if device.overlaps:
+        config.no_sync_func = wrapped.no_sync
+    return wrapped
+
+
+def gather_weights(module: DistributedDataParallel) -> None:
+    """Complete the weights of the last update on every rank; no-op unless their gathering overlaps."""
+    if module.ddp_config.overlap_param_gather:
+        module.start_param_sync(force_sync=True)
