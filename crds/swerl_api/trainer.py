@@ -33,6 +33,9 @@ class TrainerSpec(RayPods):
     """Activations recomputed in the backward pass, to save memory for time."""
     offload: bool = False
     """Keep optimizer state in host memory; on GPUs it needs Transformer Engine in the image."""
+    collective_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
+    """Seconds that ranks wait for one another before the attempt ends. After half of it the stacks of all ranks are
+    written to the job's folder."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one trainer Pod besides its GPUs, which are added."""
 

@@ -142,7 +142,8 @@ async def routed_engine(
     owner = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = InProcessTrainer(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
     async with aiohttp.ClientSession() as http:
-        pool = EnginePool([owner], Router.on("127.0.0.1", http, logs / "router.log"), http)
+        router = Router.on("127.0.0.1", http, logs / "router.log")
+        pool = EnginePool([owner], router, http, probe_seconds=20.0, probe_pause=2.0)
         try:
             await pool.start()
             trainer_lock = asyncio.Lock()

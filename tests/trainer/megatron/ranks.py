@@ -20,9 +20,9 @@ from torch.multiprocessing.spawn import start_processes
 def run_rank(rank: int, job: dict[str, Any], world_size: int) -> None:
     report: dict[str, Any] = {}
     for (name, config), port in zip(job["cases"].items(), job["ports"], strict=True):
-        trainer = MegatronTrainer(
-            config, rank=rank, world_size=world_size, address="127.0.0.1", port=port, device=job.get("device")
-        )
+        device = job.get("devices", {}).get(name)
+        place = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
+        trainer = MegatronTrainer(config, **place, device=device)
         report[name] = case(trainer, job, Path(job["out"]).with_name(name))
         trainer.close()
     if rank == 0:

@@ -16,27 +16,24 @@ if TYPE_CHECKING:
 
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "mismatch_kl", "logprob_abs_diff_max")
 TERMS: dict[str, Any] = {"name": "gspo", "kl_coef": 0.05, "entropy_coef": 0.01, "max_tokens_per_gpu": 80}
-OVERLAPS = Device(cuda=False, overlaps=True)
+TENSOR, PIPELINE, CONTEXT = {"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"context_parallel": 2}
+# As on GPUs: gradients travel during the backward pass, weights during the next update's forward pass.
+DEVICES = {"overlapped": Device(cuda=False, overlaps=True)}
 DENSE: dict[int, dict[str, dict[str, int]]] = {
     4: {
-        "tensor-pipeline": {"tensor_parallel": 2, "pipeline_parallel": 2},
-        "tensor-context": {"tensor_parallel": 2, "context_parallel": 2},
-        "pipeline-context": {"pipeline_parallel": 2, "context_parallel": 2},
-        "pipeline-data": {"pipeline_parallel": 2},
+        "tensor-pipeline": TENSOR | PIPELINE,
+        "tensor-context": TENSOR | CONTEXT,
+        "pipeline-context": PIPELINE | CONTEXT,
+        "overlapped": {"minibatches": 2},
     },
-    8: {
-        "tensor-pipeline-context": {"tensor_parallel": 2, "pipeline_parallel": 2, "context_parallel": 2},
-        "tensor-pipeline-data": {"tensor_parallel": 2, "pipeline_parallel": 2},
-    },
+    8: {"tensor-pipeline-context": TENSOR | PIPELINE | CONTEXT, "tensor-pipeline-data": TENSOR | PIPELINE},
 }
 MIXTURE: dict[int, dict[str, dict[str, int]]] = {
     4: {
-        "tensor-pipeline-experts": {"tensor_parallel": 2, "pipeline_parallel": 2, "expert_parallel": 2},
-        "tensor-context-experts": {"tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4},
+        "tensor-pipeline-experts": TENSOR | PIPELINE | {"expert_parallel": 2},
+        "tensor-context-experts": TENSOR | CONTEXT | {"expert_parallel": 4},
     },
-    8: {
-        "all": {"tensor_parallel": 2, "pipeline_parallel": 2, "context_parallel": 2, "expert_parallel": 2},
-    },
+    8: {"all": TENSOR | PIPELINE | CONTEXT | {"expert_parallel": 2}},
 }
 
 
@@ -57,33 +54,18 @@ def agree(name: str, found: dict[str, Any], alone: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("ranks", [4, 8])
-@pytest.mark.parametrize("kind", ["dense", "mixture"])
 def test_combined_axes_train_as_one_rank(
-    run_ranks: RunRanks,
-    make_config: MakeConfig,
-    start: Start,
-    batch: Batch,
-    tmp_path: Path,
-    kind: str,
-    ranks: int,
+    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path, ranks: int
 ) -> None:
-    model: dict[str, Any] = {"tied": True}
-    if kind == "mixture":
-        make_model(tmp_path / "model", **GLM)
-        model = {"model": str(tmp_path / "model")}
-    alone = steps_of(start(make_config(**model, **TERMS)), batch)
-    layouts = (DENSE if kind == "dense" else MIXTURE)[ranks]
-    cases = {name: make_config(**model, **TERMS, **layout) for name, layout in layouts.items()}
-    report = run_ranks(ranks, cases, batch, only_steps=True)
-    for name in layouts:
-        agree(name, report[name], alone)
-
-
-@pytest.mark.timeout(900)
-def test_overlapped_communication_changes_no_number(
-    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch
-) -> None:
-    """As on GPUs: gradients travel during the backward pass, weights during the next update's forward pass."""
-    config = make_config(tied=True, minibatches=2, **TERMS)
-    alone = steps_of(start(config), batch)
-    agree("data", run_ranks(2, {"data": config}, batch, only_steps=True, device=OVERLAPS)["data"], alone)
+    make_model(tmp_path / "mixture", **GLM)
+    dense, mixture = {"tied": True, **TERMS}, {"model": str(tmp_path / "mixture"), **TERMS}
+    cases = {name: make_config(**dense, **layout) for name, layout in DENSE[ranks].items()}
+    cases |= {name: make_config(**mixture, **layout) for name, layout in MIXTURE[ranks].items()}
+    report = run_ranks(ranks, cases, batch, only_steps=True, devices=DEVICES)
+    alone: dict[tuple[str, int], dict[str, Any]] = {}
+    for name, config in cases.items():
+        model = mixture if name in MIXTURE[ranks] else dense
+        updates = config.algorithm.minibatches
+        if (config.model, updates) not in alone:
+            alone[config.model, updates] = steps_of(start(make_config(**model, minibatches=updates)), batch)
+        agree(name, report[name], alone[config.model, updates])

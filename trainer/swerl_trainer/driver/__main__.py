@@ -34,14 +34,16 @@ def permanent_errors() -> tuple[type[BaseException], ...]:
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
     from swerl_trainer.driver.attempt import run_attempt
     from swerl_trainer.driver.download import download
+    from swerl_trainer.driver.log import DriverLog
     from swerl_trainer.driver.preflight import check_layout
     from swerl_trainer.job import Job
 
+    log = DriverLog()
     job = Job.read(path)
     async with on_ray():
         await download(job)
         await check_layout(job)
-        await run_attempt(job, began=began, kubeconfig=kubeconfig)
+        await run_attempt(job, began=began, kubeconfig=kubeconfig, log=log)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient, KubeError
 from swerl_trainer.driver.components import AttemptComponents, WorkerFactory
+from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.pool import EnginePool
@@ -38,9 +39,12 @@ CLEANUP_SECONDS = 10.0  # for removing sandboxes at the end; the operator remove
 COUNTS_POLL = 1.0  # seconds between two readings of the workers' counts; the reporter writes less often
 
 
-async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None) -> None:
-    """Train the job to its end, or raise the error that ends it. `began`: the process's start (time.monotonic)."""
+async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, log: DriverLog | None = None) -> None:
+    """Train the job to its end, or raise the error that ends it. `began`: the process's start (time.monotonic); `log`:
+    goes to the job's folder."""
     await asyncio.to_thread(take_ownership, job)
+    if log is not None:
+        await asyncio.to_thread(log.write_to, job.logs / "driver.log")
     keeper = lease_keeper(job, kubeconfig)
     keeper.start()
     async with AsyncExitStack() as stack:

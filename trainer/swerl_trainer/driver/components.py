@@ -110,6 +110,7 @@ class AttemptComponents:
             backend="adapter" if server.lora else update_backend(gpus=server.gpus, share_gpu=server.share_gpu),
             adapter_folder=job.folder / "adapter",
             keep_cache=spec.rollout.keep_cache,
+            probe_seconds=float(spec.rollout.probe_seconds),
         )
 
     def _judges(self, judge: JudgeSpec) -> StaticEnginePool:
@@ -135,7 +136,7 @@ class AttemptComponents:
             await asyncio.shield(self.engines_ready)
             await self.pool.sleep()
         group: TrainGroup = await module.TrainGroup.start(
-            RankConfig.of(self._job.spec, str(self._job.paths.model)),
+            RankConfig.of(self._job.spec, str(self._job.paths.model), str(self._job.logs)),
             ranks=ranks,
             gpus_per_rank=gpus,
             cpus_per_rank=0,

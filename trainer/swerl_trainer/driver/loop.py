@@ -138,7 +138,11 @@ class TrainingLoop:
         metrics["perf/tokens_per_gpu_per_sec"] = (
             trained_metrics.get("tokens", 0.0) / times["perf/step_time"] / self._ranks.size
         )
-        metrics["rollout/engines_replaced"] = float(deps.pool.replaced)
+        metrics |= {
+            "rollout/engines_replaced": float(deps.pool.replaced),
+            "rollout/engines_slow": float(len(deps.pool.slow)),
+            "train/stalls": float(self._ranks.stalls),
+        }
         metrics |= unused_prefetch_metrics(await deps.runner.unused_prefetch()) | staleness_metrics(
             rollouts, sampled_by
         )

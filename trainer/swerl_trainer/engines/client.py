@@ -31,16 +31,21 @@ class EngineClient:
         self.ranks = ranks
         self.locations = tuple(locations)
         self.asleep = False
+        self.pauses = 0  # so far
+        self.paused = False
         self._has_adapter = False
         self._http = http
 
     async def pause(self, mode: PauseMode) -> None:
         """Stop generating: `retract` keeps running requests and recomputes them, `abort` ends them."""
+        self.pauses += 1
+        self.paused = True
         await self._post("pause_generation", {"mode": mode})
 
     async def resume(self) -> None:
         """Continue generating after `pause`."""
         await self._post("continue_generation", {})
+        self.paused = False
 
     async def join_update_group(
         self, address: str, port: int, *, offset: int, world_size: int, name: str, backend: str
@@ -126,6 +131,15 @@ class EngineClient:
         """`/model_info`: model path, weight version, architecture."""
         answer = await self._call("GET", "model_info", None)
         return dict(answer)
+
+    async def generates(self, timeout: float) -> bool:
+        """Whether the server generates a token, or finishes one of another request, within `timeout` seconds."""
+        try:
+            limit = aiohttp.ClientTimeout(total=timeout)
+            async with self._http.get(f"{self.url}/health_generate", timeout=limit) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
     async def ready(self) -> bool:
         """Whether the server takes requests now."""

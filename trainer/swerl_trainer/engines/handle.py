@@ -14,6 +14,7 @@ from swerl_trainer.engines.errors import EngineStartError
 from swerl_trainer.engines.server import READY_TIMEOUT, EngineServer, ServerSettings
 from swerl_trainer.location import Location
 
+ACTOR_SECONDS = 60.0  # in which an actor answers a call that does nothing long
 NODES_POLL = 1.0  # seconds between two checks of the cluster's nodes
 
 
@@ -115,13 +116,15 @@ class RayEngine:
             raise EngineStartError(f"{self._name}: its Ray actor was lost while starting: {error}") from error
 
     async def alive(self) -> bool:
-        """Whether the server's process runs; False also when its node is gone."""
+        """Whether the server's process runs; False also when its node is gone or does not answer."""
         from ray.exceptions import RayActorError
 
         if self._actor is None:
             return False
         try:
-            return bool(await self._actor.alive.remote())
+            return bool(await _answer(self._actor.alive.remote()))
+        except TimeoutError:
+            return False
         except RayActorError:
             self._actor = None
             return False
@@ -133,7 +136,12 @@ class RayEngine:
         if self._actor is None:
             return
         try:
-            await self._actor.stop.remote()
+            await _answer(self._actor.stop.remote())
+        except TimeoutError:
+            import ray
+
+            ray.kill(self._actor, no_restart=True)
+            self._actor = None
         except RayActorError:
             self._actor = None
 
@@ -175,6 +183,12 @@ class EngineActor(LocalEngine):
         import ray
 
         super().__init__(settings, log, ray.util.get_node_ip_address(), locations)
+
+
+async def _answer(call: Any) -> Any:
+    """The answer to a call of an actor. Raises TimeoutError after ACTOR_SECONDS."""
+    async with asyncio.timeout(ACTOR_SECONDS):
+        return await call
 
 
 def shared_gpu_locations(nodes: Sequence[Mapping[str, Any]], resource: str, gpus: int) -> list[tuple[Location, ...]]:

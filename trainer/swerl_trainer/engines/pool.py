@@ -1,13 +1,16 @@
 """All engines of a job.
 
-Guarantees: the router uses an engine only while it serves the trainer's present version; a dead engine is replaced and
-updated to that version without stopping the others; `serving` lets episodes wait until an engine serves.
+Guarantees: the router uses an engine only while it serves the trainer's present version; a dead engine, or one that
+generates nothing, is replaced and updated to that version without stopping the others, several of them at once; an
+engine that is much slower than the others gets no requests until it recovers; `serving` lets episodes wait until an
+engine serves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +18,20 @@ from typing import Literal
 
 import aiohttp
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.errors import EngineCallError, EngineError
+from swerl_trainer.engines.errors import EngineCallError, EngineError, EngineStartError
 from swerl_trainer.engines.handle import EngineHandle
+from swerl_trainer.engines.health import EngineHealth, Health
 from swerl_trainer.engines.router import Router
+from swerl_trainer.engines.server import READY_TIMEOUT
 from swerl_trainer.engines.weights import Backend, WeightLink, WeightSource, WeightTransferFailed, weight_link
 
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # between two checks of each engine's process
+PROBE_PAUSE = 30.0  # seconds between two rounds of probes that generate
+REPAIR_SECONDS = READY_TIMEOUT + 120.0  # for a new engine to start
 RESTARTS = 5  # consecutive failed starts of one engine before the attempt fails
+UNKNOWN = -1.0  # answer of an engine that may not generate now
 MAX_TRANSFERS = 3  # full transfers of one version; failed engines are replaced in between
 
 
@@ -50,9 +58,18 @@ class EnginePool:
         backend: Backend = "gloo",
         adapter_folder: Path | None = None,
         keep_cache: bool = False,
+        probe_seconds: float = 0.0,
+        probe_pause: float = PROBE_PAUSE,
+        health: EngineHealth | None = None,
     ) -> None:
+        """`probe_seconds`: in which an engine must generate a token; 0: it is not probed."""
         self.router = router
         self.replaced = 0  # engines replaced so far
+        self.slow: set[int] = set()  # engines that get no requests because they are slow
+        self._health = health or EngineHealth()
+        self._probe_seconds = probe_seconds
+        self._probe_pause = probe_pause
+        self._repairs: dict[int, asyncio.Task[None]] = {}
         self._slots = [_Slot(number, handle) for number, handle in enumerate(handles)]
         self._http = http
         self._ranks = ranks
@@ -81,16 +98,71 @@ class EnginePool:
         self._serving.set()
 
     async def watch(self) -> None:
-        """Replace dead engines and a dead router, until cancelled. Raises EngineError when an engine cannot be
-        replaced."""
+        """Replace dead engines and a dead router, until cancelled. Raises EngineError, in a group, when an engine
+        cannot be replaced."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_processes(tasks))
+            if self._probe_seconds:
+                tasks.create_task(self._probe_forever(tasks))
+
+    async def _watch_processes(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if not self.router.alive:
                 logger.warning("the router is dead; restarting it")
                 await self.router.start()
-            for slot in self._slots:
-                if slot.client is None or not await slot.handle.alive():
-                    await self._replace(slot)
+            idle = [slot for slot in self._slots if not self._in_repair(slot)]
+            alive = await asyncio.gather(*(slot.handle.alive() for slot in idle))
+            for slot, lives in zip(idle, alive, strict=True):
+                if slot.client is None or not lives:
+                    self._repair(slot, tasks, "is dead")
+
+    async def _probe_forever(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            await asyncio.sleep(self._probe_pause)
+            slots = [slot for slot in self._slots if not self._in_repair(slot)]
+            answers = await asyncio.gather(*(self._probe(slot) for slot in slots))
+            known = {slot.number: answer for slot, answer in zip(slots, answers, strict=True) if answer != UNKNOWN}
+            for number, health in self._health.judge(known).items():
+                if health == "dead" and not self._in_repair(self._slots[number]):
+                    self._repair(self._slots[number], tasks, f"generates nothing in {self._probe_seconds:g} s")
+                else:
+                    await self._route_around(self._slots[number], health)
+
+    async def _probe(self, slot: _Slot) -> float | None:
+        """Seconds until the engine generated, None if it did not, UNKNOWN where it may not generate now."""
+        client = slot.client
+        if client is None or client.paused or not self._serving.is_set():
+            return UNKNOWN
+        pauses, began = client.pauses, time.monotonic()
+        answered = await client.generates(self._probe_seconds)
+        if slot.client is not client or client.pauses != pauses:
+            return UNKNOWN
+        return time.monotonic() - began if answered else None
+
+    async def _route_around(self, slot: _Slot, health: Health) -> None:
+        """Take a slow engine from the router, and give it back when it has recovered."""
+        if slot.client is None or (health == "slow") == (slot.number in self.slow):
+            return
+        try:
+            if health == "slow":
+                logger.warning("engine %d is much slower than the others; it gets no requests", slot.number)
+                await self.router.remove(slot.client.url)
+                self.slow.add(slot.number)
+            else:
+                logger.info("engine %d has recovered", slot.number)
+                await self.router.add(slot.client.url)
+                self.slow.discard(slot.number)
+        except (EngineCallError, aiohttp.ClientError):
+            logger.exception("the router did not change its use of engine %d; retrying", slot.number)
+
+    def _in_repair(self, slot: _Slot) -> bool:
+        return slot.number in self._repairs and not self._repairs[slot.number].done()
+
+    def _repair(self, slot: _Slot, tasks: asyncio.TaskGroup, fault: str) -> None:
+        """Replace an engine while others are watched, and replaced."""
+        logger.warning("engine %d %s; starting another", slot.number, fault)
+        self._repairs[slot.number] = tasks.create_task(self._replace(slot), name=f"engine {slot.number}")
 
     async def update_weights(self, version: int) -> None:
         """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
@@ -133,11 +205,17 @@ class EnginePool:
         return [slot.client for slot in self._slots if slot.client is not None]
 
     async def _start(self, slot: _Slot) -> None:
-        url = await slot.handle.start()
+        try:
+            async with asyncio.timeout(REPAIR_SECONDS):
+                url = await slot.handle.start()
+        except TimeoutError as error:
+            await slot.handle.stop()
+            raise EngineStartError(f"engine {slot.number} did not start in {REPAIR_SECONDS:.0f} s") from error
         slot.client = EngineClient(url, self._http, ranks=self._ranks, locations=slot.handle.locations)
 
     async def _replace(self, slot: _Slot) -> None:
-        logger.warning("engine %d is dead; starting another", slot.number)
+        self._health.forget(slot.number)
+        self.slow.discard(slot.number)
         if slot.client is not None:
             await self._retire(slot.client)
         slot.restarts += 1
@@ -168,7 +246,8 @@ class EnginePool:
 
     async def _send_weights(self, slot: _Slot) -> None:
         """Send the present weights to one new engine, over its own link."""
-        assert slot.client is not None
+        if slot.client is None:
+            raise EngineError(f"engine {slot.number} was lost before it had the weights")
         link = self._linked([slot.client])
         await link.send(self._version)
         await link.close()

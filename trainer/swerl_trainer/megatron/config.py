@@ -18,12 +18,22 @@ class RankConfig:
     trainer: TrainerSpec
     algorithm: AlgorithmSpec
     lora: LoraSpec | None = None  # None trains all weights
-    communication_timeout: float = 1800.0  # seconds a collective may take before the rank gives up
+    logs: str = ""  # folder of the stacks of ranks whose call does not end; "": they are not written
 
     @classmethod
-    def of(cls, spec: SweRLJobSpec, model: str) -> RankConfig:
+    def of(cls, spec: SweRLJobSpec, model: str, logs: str = "") -> RankConfig:
         """The configuration of a job whose model lies in the folder `model`."""
-        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora)
+        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora, logs)
+
+    @property
+    def communication_timeout(self) -> float:
+        """Seconds a collective may take before the rank gives up."""
+        return float(self.trainer.collective_timeout_seconds)
+
+    @property
+    def watchdog_seconds(self) -> float:
+        """Seconds after which a call that has not ended is reported: while its collectives still wait."""
+        return self.communication_timeout / 2
 
 
 def initial_lr(algorithm: AlgorithmSpec) -> float:

@@ -19,6 +19,8 @@ A weight update, with the HTTP calls made by the engines' client:
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +37,8 @@ from swerl_trainer.megatron.rank import TrainRank
 from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
+logger = logging.getLogger(__name__)
+
 TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
 RESOURCE_PER_RANK = 0.001  # of it, per rank: it only places ranks, CPUs and GPUs limit their number
 BUCKET_BYTES = 512 * 2**20
@@ -44,7 +48,11 @@ BACKGROUND = "background"  # Ray's concurrency group of calls that run beside a 
 class TrainGroup:
     """All training ranks behind one asynchronous façade."""
 
-    def __init__(self, ranks: Sequence[Any]) -> None:
+    def __init__(self, ranks: Sequence[Any], *, watchdog_seconds: float | None = None, logs: str = "") -> None:
+        """A call that takes longer than `watchdog_seconds` is logged, with `logs`, where the ranks write stacks."""
+        self.stalls = 0  # calls that took longer, counted again each time the limit passes
+        self._watchdog_seconds = watchdog_seconds
+        self._logs = logs
         self._ranks = list(ranks)
         self._locations: list[Location] = []
 
@@ -76,7 +84,8 @@ class TrainGroup:
             max_restarts=0,
             runtime_env={"env_vars": {**device, **(environ or {})}},
         )
-        group = cls([actor.remote() for _ in range(ranks)])
+        actors = [actor.remote() for _ in range(ranks)]
+        group = cls(actors, watchdog_seconds=config.watchdog_seconds, logs=config.logs)
         try:
             await group._begin(config)
         except BaseException:
@@ -208,9 +217,15 @@ class TrainGroup:
     async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
         """Results in order; the first failure is raised at once, because other ranks may wait for the failed one."""
         tasks = [asyncio.ensure_future(_result(call)) for call in calls]
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        began, pending = time.monotonic(), set(tasks)
+        while pending and not any(task.done() and task.exception() for task in tasks):
+            done, pending = await asyncio.wait(
+                pending, timeout=self._watchdog_seconds, return_when=asyncio.FIRST_EXCEPTION
+            )
+            if not done:
+                self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
         for number, task in enumerate(tasks):
-            if task in done and (error := task.exception()) is not None:
+            if task.done() and (error := task.exception()) is not None:
                 for waiting in pending:
                     waiting.cancel()
                 cause = getattr(error, "cause", None) or error
@@ -218,6 +233,13 @@ class TrainGroup:
                     raise cause from error
                 raise TrainerError(f"training rank {number} failed: {_described(cause, error)}") from error
         return [task.result() for task in tasks]
+
+    def _report_stall(self, numbers: Sequence[int], began: float) -> None:
+        self.stalls += 1
+        logger.warning(
+            "a call to the training ranks has run for %.0f s; %s have not finished; stacks of all ranks: %s/rank-*",
+            *(time.monotonic() - began, f"ranks {', '.join(map(str, numbers))}", self._logs or "(no folder)"),
+        )
 
 
 def _described(cause: BaseException, error: BaseException) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.environment import cpu_threads
+from swerl_trainer.megatron.watchdog import watched
 
 if TYPE_CHECKING:
     from swerl_trainer.checkpoints import FileSum
@@ -24,6 +27,7 @@ class TrainRank:
     def __init__(self) -> None:
         self._rank = -1
         self._trainer: MegatronTrainer | None = None
+        self._watched = partial(watched, file=None, seconds=0.0)
 
     def location(self) -> Location:
         """Node and first accelerator of this actor."""
@@ -50,12 +54,15 @@ class TrainRank:
         else:
             torch.set_num_threads(cpu_threads(ranks_on_node))
         self._rank = rank
+        stacks = Path(config.logs) / f"rank-{rank}.stacks.txt" if config.logs else None
+        self._watched = partial(watched, file=stacks, seconds=config.watchdog_seconds)
         self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
 
     def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call `method` of the trainer, or of a part of it as in `sender.release`; only rank 0 sends a result back, the
         others' are equal to it."""
-        result = attrgetter(method)(self._trainer)(*arguments, **keywords)
+        with self._watched(method):
+            result = attrgetter(method)(self._trainer)(*arguments, **keywords)
         return result if self._rank == 0 else None
 
     def written(self) -> RankPart:

@@ -44,7 +44,8 @@ def token_terms(
         return values
 
     tokens = max(1, limit // width)
-    pieces = list(zip(hidden_states.split(tokens), labels.split(tokens), strict=True))
+    ends = list(range(tokens, len(labels), tokens))
+    pieces = list(zip(hidden_states.tensor_split(ends), labels.tensor_split(ends), strict=True))
     if len(pieces) == 1 or not torch.is_grad_enabled():
         return torch.cat([terms(*piece) for piece in pieces], dim=1)
     return torch.cat(

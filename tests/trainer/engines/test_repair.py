@@ -1,0 +1,180 @@
+"""Engines that generate nothing, or slowly, as the pool's watcher sees them over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+from swerl_trainer.engines.handle import EngineHandle
+from swerl_trainer.engines.health import EngineHealth
+from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.location import Location
+from swerl_trainer.weight_bucket import WeightBucket
+
+PROBE = 0.5  # seconds
+
+
+def test_engine_is_dead_after_two_probes_without_a_token() -> None:
+    health = EngineHealth()
+    assert health.judge({0: None, 1: 1.0}) == {0: "well", 1: "well"}
+    assert health.judge({0: None, 1: 1.0}) == {0: "dead", 1: "well"}
+    health.forget(0)
+    assert health.judge({0: None, 1: 1.0})[0] == "well"
+
+
+def test_an_answer_between_two_silences_clears_an_engine() -> None:
+    health = EngineHealth()
+    assert [health.judge({0: answer})[0] for answer in (None, 1.0, None)] == ["well"] * 3
+
+
+def test_engine_is_slow_after_two_late_answers_until_one_in_time() -> None:
+    health = EngineHealth()
+    rounds = [{0: seconds, 1: 1.0, 2: 2.0} for seconds in (20.0, 20.0, 20.0, 3.0)]
+    assert [health.judge(each)[0] for each in rounds] == ["well", "slow", "slow", "well"]
+
+
+@pytest.mark.parametrize("times", [{0: 20.0}, {0: 4.9, 1: 0.1}, {0: 20.0, 1: 19.0}])
+def test_engine_is_not_slow_alone_or_below_five_seconds_or_like_the_others(times: dict[int, float]) -> None:
+    health = EngineHealth()
+    assert [set(health.judge(times).values()) for _ in range(3)] == [{"well"}] * 3
+
+
+def test_at_most_half_of_the_engines_are_slow() -> None:
+    health = EngineHealth()
+    times = {0: 1.0, 1: 1.0, 2: 1.0, 3: 50.0, 4: 60.0}
+    assert [list(health.judge(times).values()).count("slow") for _ in range(2)] == [0, 2]
+
+
+class Server:
+    """An engine's control interface on a port of its own; it starts again with another one."""
+
+    locations: tuple[Location, ...] = ()
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.delay = 0.0  # of a probe's answer
+        self.starting = asyncio.Event()  # set: a second start may go on
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        self.starts += 1
+        if self.starts > 1:
+            await self.starting.wait()
+        application = web.Application()
+        application.router.add_route("*", "/{call}", self._answer)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.delay = 0.0
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if request.path == "/health_generate":
+            await asyncio.sleep(self.delay)
+        return web.json_response({"success": True})
+
+    async def alive(self) -> bool:
+        return True
+
+    async def stop(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+
+class Routes:
+    """The engines that get requests."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self.engines: set[str] = set()
+
+    async def start(self) -> None: ...
+
+    async def add(self, url: str) -> None:
+        self.engines.add(url)
+
+    async def remove(self, url: str) -> None:
+        self.engines.discard(url)
+
+    def stop(self) -> None: ...
+
+
+class NoWeights:
+    """A trainer whose every update is an empty one."""
+
+    async def weight_endpoint(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    async def connect_engines(self, *_: object, **__: object) -> None: ...
+
+    async def disconnect_engines(self, _: str) -> None: ...
+
+    async def weight_buckets(self, *_: object, **__: object) -> list[WeightBucket]:
+        return []
+
+
+@contextlib.asynccontextmanager
+async def watched(*servers: Server) -> AsyncIterator[EnginePool]:
+    handles: list[EngineHandle] = list(servers)
+    async with aiohttp.ClientSession() as http:
+        health = EngineHealth(slow_seconds=0.1)
+        pool = EnginePool(handles, Routes(), http, probe_seconds=PROBE, probe_pause=0.05, health=health)  # type: ignore[arg-type]
+        await pool.start()
+        await pool.attach(NoWeights(), 0, asyncio.Lock())  # type: ignore[arg-type]
+        watcher = asyncio.create_task(pool.watch())
+        try:
+            async with asyncio.timeout(30):
+                yield pool
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+            await pool.close()
+
+
+async def until(condition: object) -> None:
+    while not condition():  # type: ignore[operator]  # noqa: ASYNC110 - other tasks are waited for
+        await asyncio.sleep(0.02)
+
+
+async def test_silent_engines_are_replaced_at_the_same_time() -> None:
+    servers = [Server(), Server(), Server()]
+    async with watched(*servers) as pool:
+        for server in servers[:2]:
+            server.delay = 60.0
+        await until(lambda: [server.starts for server in servers] == [2, 2, 1])
+        assert len(pool.router.engines) == 1, "requests go to the engine that answers"
+        for server in servers[:2]:
+            server.starting.set()
+        await until(lambda: pool.replaced == 2)
+        assert len(pool.router.engines) == 3
+
+
+async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:
+    server = Server()
+    async with watched(server) as pool:
+        client = pool._clients()[0]
+        await client.pause("retract")
+        server.delay = 60.0
+        await asyncio.sleep(4 * PROBE)
+        assert server.starts == 1
+        await client.resume()
+        await until(lambda: server.starts == 2)
+
+
+async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
+    servers = [Server(), Server()]
+    async with watched(*servers) as pool:
+        slow = pool._clients()[0].url
+        servers[0].delay = PROBE / 2
+        await until(lambda: slow not in pool.router.engines)
+        assert (pool.slow, len(pool.router.engines)) == ({0}, 1)
+        servers[0].delay = 0.0
+        await until(lambda: slow in pool.router.engines)
+        assert not pool.slow

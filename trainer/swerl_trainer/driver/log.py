@@ -1,0 +1,47 @@
+"""The driver's log in the job's folder, where it outlives the head Pod.
+
+Guarantees: lines from before the folder is known are in it too; a slow or full volume delays neither training nor, for
+more than CLOSE_SECONDS, the end of the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import queue
+from logging.handlers import QueueHandler, QueueListener
+from pathlib import Path
+
+CLOSE_SECONDS = 5.0  # for the last lines to be written
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+logger = logging.getLogger(__name__)
+
+
+class DriverLog:
+    """Keeps what is logged from now on, in order, and writes it once `write_to` has named the file."""
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
+        logging.getLogger().addHandler(QueueHandler(self._lines))
+
+    def write_to(self, file: Path) -> None:
+        """Append to `file`, in a thread, until the process ends. Logs a warning if the file cannot be opened."""
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            sink = logging.FileHandler(file)
+        except OSError as error:
+            logger.warning("the driver's log is on standard output only: %s", error)
+            return
+        sink.setFormatter(logging.Formatter(FORMAT))
+        listener = _Listener(self._lines, sink)
+        listener.start()
+        atexit.register(listener.stop)
+
+
+class _Listener(QueueListener):
+    def stop(self) -> None:
+        """Write what is left; a volume that hangs ends the wait, because the thread is a daemon."""
+        self.enqueue_sentinel()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
