@@ -2,8 +2,8 @@
 
 For each case it reports log-probabilities before and after three steps and the steps' metrics. Unless the job says
 `only_steps`, also those of the third step again from a checkpoint taken after the second, where the checkpoint and the
-exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it
-also writes again as `copy`.
+exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it also
+writes again as `copy`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def run_rank(rank: int, job: dict[str, Any], world_size: int) -> None:
     report: dict[str, Any] = {}
     for (name, config), port in zip(job["cases"].items(), job["ports"], strict=True):
         device = job.get("devices", {}).get(name)
-        place = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
+        place: dict[str, Any] = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
         trainer = MegatronTrainer(config, **place, device=device)
         report[name] = case(trainer, job, Path(job["out"]).with_name(name))
         trainer.close()
@@ -37,7 +37,7 @@ def case(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[st
         trainer.save(checkpoint)
         trainer.save_hf(str(folder / "hf"))
     steps.append(trainer.train_step(batch))
-    found = {"before": before, "steps": steps, "after": trainer.log_probs(batch), "folder": folder}
+    found: dict[str, Any] = {"before": before, "steps": steps, "after": trainer.log_probs(batch), "folder": folder}
     if not job.get("only_steps"):
         trainer.load(checkpoint)
         found["again"] = trainer.train_step(batch)

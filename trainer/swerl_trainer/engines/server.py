@@ -92,6 +92,7 @@ def server_environment(settings: ServerSettings) -> dict[str, str]:
     extra = {
         "HF_HUB_OFFLINE": "1",
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        "SGLANG_HEALTH_CHECK_TIMEOUT": "3600",  # the pool's own limit decides how long a probe may take
         "SGLANG_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_SECONDS),
     }
     extra |= {} if settings.gpus else dict(cpu.ENVIRONMENT)
