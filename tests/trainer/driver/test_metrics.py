@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import TokenSegment
+from swerl_trainer.megatron.metrics import METRICS
 from swerl_trainer.metrics.step_metrics import (
     TRAIN_NAMES,
     canary_metrics,
@@ -149,10 +150,33 @@ def test_every_figure_is_in_the_docs() -> None:
     given = rollout_metrics([whole, rollout(valid=False)]) | group_metrics([[whole, whole]], {"stale": 1})
     given |= staleness_metrics([whole], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
     given |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
+    given |= dict.fromkeys(f"train/{name}" for name in METRICS if name not in TRAIN_NAMES)
     families = ("exit_status", "patch_source", "verdict", "infra_failed", "count_", "drop_")  # one name per value
     missing = [name for name in given if name not in known and not any(family in name for family in families)]
     assert not missing
     assert all(any(family in name for name in known) for family in families)
+
+
+# Names of the trainer's and the sandboxes' figures that dashboards of this field know.
+FIELD_FIGURES = {
+    "rollout": "raw_reward rewards advantages returns response_len/mean response_len/median response_len/max"
+    " response_len/min truncated_ratio repetition_frac prefix_cache_hit_rate zero_std/count_<reward>"
+    " dynamic_filter/drop_<reason> sequences_per_episode weight_staleness/mean weight_staleness/count_<versions>",
+    "perf": "rollout_time train_time step_time wait_time_ratio tokens_per_gpu_per_sec request/count"
+    " request/latency_mean decode/tokens_per_sec prefill/first_token_latency_mean logprob_time"
+    " forward_backward_time optimizer_time update_weights_time checkpoint_time mfu gpu_memory/forward_backward",
+    "train": "loss pg_loss kl_loss ppo_kl pg_clipfrac entropy_loss grad_norm train_rollout_logprob_abs_diff",
+    "sandbox": "queue_wait_mean create_latency_mean create_latency/schedule_mean create_latency/pull_mean"
+    " create_latency/start_mean exec_latency_mean exec_retries exec_timeouts ws_handshake_errors infra_failed_rate"
+    " infra_failed/<code> eval_latency eval_infra_failure gold_canary_pass_rate policy_blocked_rate"
+    " patch_apply_fail_rate",
+}
+
+
+def test_figures_that_the_field_knows_are_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    assert {f"{family}/{name}" for family, names in FIELD_FIGURES.items() for name in names.split()} <= known
 
 
 # Names of the agent's figures that dashboards of this field know.

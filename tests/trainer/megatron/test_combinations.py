@@ -62,6 +62,7 @@ def test_combined_axes_train_as_one_rank(
     cases = {name: make_config(**dense, **layout) for name, layout in DENSE[ranks].items()}
     cases |= {name: make_config(**mixture, **layout) for name, layout in MIXTURE[ranks].items()}
     report = run_ranks(ranks, cases, batch, only_steps=True, devices=DEVICES)
+    assert report.keys() == cases.keys()
     alone: dict[tuple[str, int], dict[str, Any]] = {}
     for name, config in cases.items():
         model = mixture if name in MIXTURE[ranks] else dense
