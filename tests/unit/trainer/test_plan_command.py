@@ -23,7 +23,7 @@ def test_fitting_job_ends_with_code_0(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_refused_job_ends_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([EXAMPLE, "--gpu-memory", "16"]) == 1
+    assert main([EXAMPLE, "--gpu-memory", "12"]) == 1
     assert "refused  a rank needs" in capsys.readouterr().out
 
 
