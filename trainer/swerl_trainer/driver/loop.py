@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
@@ -70,6 +71,7 @@ class LoopDependencies:
     trainer_lock: asyncio.Lock
     held_out_tasks: int = 0
     canary: GoldCanary | None = None
+    profiles: Path = Path("profile")  # folder of profiler traces
 
 
 class TrainingLoop:
@@ -164,7 +166,7 @@ class TrainingLoop:
             if self._shares_gpu:
                 await deps.pool.sleep()
             if deps.reporter.traces(deps.state.step + 1):
-                await self._ranks.trace_next_step(deps.store.root.parent / "profile" / f"step-{deps.state.step + 1}")
+                await self._ranks.trace_next_step(deps.profiles / f"step-{deps.state.step + 1}")
             metrics = await train_policy(self._ranks, samples, algorithm, deps.state.step)
             if self._shares_gpu:
                 await self._ranks.release_memory()

@@ -145,6 +145,7 @@ class Training:
             trainer_lock=self._turn,
             held_out_tasks=counts.evaluation,
             canary=self._canary,
+            profiles=self._job.folder / "profile",
         )
         return TrainingLoop(dependencies)
 
