@@ -9,7 +9,7 @@ from swerl_api.names import ROLE_SHARD
 from swerl_kube import KubeClient
 
 from ..context import Settings
-from ..owned import ensure_owned
+from ..owned import delete_owned_pod, ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import RAY_API, ray_cluster
@@ -59,7 +59,7 @@ class EvalActions:
         await self._api.delete(RAY_API, "rayclusters", evaluation.namespace, evaluation.cluster_name)
 
     async def _delete_preflight(self, evaluation: Evaluation) -> None:
-        await self._api.delete("v1", "pods", evaluation.namespace, evaluation.preflight_name, grace_seconds=0)
+        await delete_owned_pod(self._api, evaluation.namespace, evaluation.preflight_name, evaluation.uid)
 
     async def _ensure_account(self, evaluation: Evaluation) -> None:
         metadata, settings = evaluation.metadata(evaluation.account), self._settings

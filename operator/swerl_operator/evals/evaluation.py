@@ -11,6 +11,7 @@ from swerl_api.volumes import OutputVolume
 from swerl_kube import Json
 
 from ..manifest import owner_reference
+from ..owned import has_owner
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,14 @@ class Evaluation:
 
     def owns(self, body: Json) -> bool:
         """Whether `body` was created for this object and not for another one of the same name."""
-        return any(owner["uid"] == self.uid for owner in body["metadata"].get("ownerReferences", []))
+        return has_owner(body, self.uid)
+
+    def is_of_earlier(self, body: Json) -> bool:
+        """Whether `body` was created for another object of this name, which was deleted since."""
+        owners = body["metadata"].get("ownerReferences") or ()
+        return any(
+            (owner["kind"], owner["name"]) == ("SweEval", self.name) and owner["uid"] != self.uid for owner in owners
+        )
 
     def file(self) -> EvaluationFile:
         """The input of its processes."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from swerl_api import EvalProgress, SweEvalStatus
+from swerl_api import EvalProgress, EvalReason, SweEvalStatus
 from swerl_api.names import (
     ROLE_DRIVER,
     ROLE_ENGINE,
@@ -28,6 +28,7 @@ from ..checks.pods import refusal_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
+from ..owned import find_owned, foreign_message
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
@@ -122,12 +123,13 @@ class EvalObserver:
         self, evaluation: Evaluation, observed: EvalObservation, problems: list[Problem]
     ) -> EvalObservation:
         """What must be good before anything is created."""
-        found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings)]
+        missing = await missing_prerequisites(self._api, evaluation, self._settings)
+        earlier, foreign = await self._name_conflicts(evaluation)
         return replace(
             observed,
             capacity_problem=await self._capacity_problem(evaluation),
-            leftovers=await self._earlier_objects(evaluation),
-            prerequisite_problems=found,
+            leftovers=earlier,
+            prerequisite_problems=[*problems, *missing, *foreign],
             image_set_problem=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
             preflight=await self._preflight(evaluation) if evaluation.served is not None else None,
             checkpoint=evaluation.checkpoint,
@@ -148,8 +150,8 @@ class EvalObserver:
         pod = await self._find_own(evaluation, "v1", "pods", evaluation.preflight_name)
         return read_preflight(pod, manifests.evaluation_preflight(evaluation)) if pod is not None else None
 
-    async def _earlier_objects(self, evaluation: Evaluation) -> int:
-        """Objects of an earlier evaluation of this name, which was just deleted."""
+    async def _name_conflicts(self, evaluation: Evaluation) -> tuple[int, list[Problem]]:
+        """How many objects are of an earlier evaluation of this name, and problems with objects of other owners."""
         resources = [
             ("batch/v1", "jobs", evaluation.shards_name),
             ("batch/v1", "jobs", evaluation.merge_name),
@@ -160,7 +162,9 @@ class EvalObserver:
         if evaluation.starts_engines:
             resources.append((RAY_API, "rayclusters", evaluation.cluster_name))
         found = [await self._api.find(api, resource, evaluation.namespace, name) for api, resource, name in resources]
-        return sum(body is not None and not evaluation.owns(body) for body in found)
+        others = [body for body in found if body is not None and not evaluation.owns(body)]
+        foreign = [body for body in others if not evaluation.is_of_earlier(body)]
+        return len(others) - len(foreign), [_foreign_problem(evaluation, body) for body in foreign]
 
     async def _progress(self, evaluation: Evaluation) -> tuple[list[EvalProgress], EvalProgress | None]:
         """The progress of each shard, and of the merge."""
@@ -183,8 +187,12 @@ class EvalObserver:
         return ObservedEngines(submission, cluster, ray_pods, driver, serving, unreachable)
 
     async def _find_own(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Json | None:
-        body = await self._api.find(api_version, resource, evaluation.namespace, name)
-        return body if body is not None and evaluation.owns(body) else None
+        return await find_owned(self._api, api_version, resource, evaluation.namespace, name, evaluation.uid)
+
+
+def _foreign_problem(evaluation: Evaluation, body: Json) -> Problem:
+    text = foreign_message(body["kind"], evaluation.namespace, body["metadata"]["name"], "SweEval")
+    return Problem(EvalReason.FOREIGN_OBJECT, text)
 
 
 def _is_ray_pod(pod: Json) -> bool:

@@ -8,7 +8,7 @@ from swerl_api import API_VERSION
 from swerl_kube import KubeClient
 
 from ..context import Settings
-from ..owned import ensure_owned
+from ..owned import delete_owned_pod, ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import ray_cluster
@@ -51,7 +51,7 @@ class JobActions:
         await delete_leftovers(self._api, attempt.namespace, selector)
 
     async def _delete_preflight(self, attempt: Attempt) -> None:
-        await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace_seconds=0)
+        await delete_owned_pod(self._api, attempt.namespace, attempt.preflight_name, attempt.uid)
 
     async def _ensure_account(self, attempt: Attempt) -> None:
         metadata, settings = attempt.shared_metadata(attempt.account), self._settings

@@ -17,6 +17,7 @@ from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..checks.volumes import volume_problems
 from ..context import Settings
+from ..owned import find_owned
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
@@ -62,7 +63,7 @@ class JobObserver:
             return JobObservation(now, leftovers=leftovers)
         if attempt.number == 0 or is_condition_true(status.conditions, JobCondition.SUSPENDED):
             return JobObservation(now)
-        cluster = await self._api.find(RAY_API, "rayclusters", attempt.namespace, attempt.name)
+        cluster = await find_owned(self._api, RAY_API, "rayclusters", attempt.namespace, attempt.name, attempt.uid)
         if cluster is None:
             return await self._observe_start(attempt, now)
         pods = await self._api.list("v1", "pods", attempt.namespace, labels=attempt.ray_pods_selector)
@@ -73,7 +74,7 @@ class JobObserver:
         )
 
     async def _observe_start(self, attempt: Attempt, now: datetime) -> JobObservation:
-        pod = await self._api.find("v1", "pods", attempt.namespace, attempt.preflight_name)
+        pod = await find_owned(self._api, "v1", "pods", attempt.namespace, attempt.preflight_name, attempt.uid)
         others = attempts_selector(attempt.job, without=attempt.number)
         return JobObservation(
             now,

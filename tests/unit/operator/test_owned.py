@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from swerl_kube import Conflict
-from swerl_operator.owned import ForeignObject, ensure_owned
+from swerl_operator.owned import ForeignObject, delete_owned_pod, ensure_owned, find_owned
 
 Body = dict[str, Any]
 
@@ -27,6 +27,10 @@ class Api:
 
     async def find(self, api_version: str, resource: str, namespace: str, name: str) -> Body | None:
         return self.kept
+
+    async def delete(self, api_version: str, resource: str, namespace: str, name: str, **_: Any) -> bool:
+        self.kept = None
+        return True
 
     async def patch(self, api_version: str, resource: str, namespace: str, name: str, body: Body) -> None:
         self.patches.append(body)
@@ -67,3 +71,12 @@ async def test_own_object_without_a_changing_field_stays_as_it_is() -> None:
     api = Api(config_map("uid-1", a="0"))
     await ensure(api, config_map("uid-1", a="1"), None)
     assert not api.patches
+
+
+@pytest.mark.parametrize(("owner", "is_own"), [("uid-1", True), ("uid-2", False), (None, False)])
+async def test_only_own_objects_are_found_and_deleted(owner: str | None, is_own: bool) -> None:
+    api: Any = Api(kept := config_map(owner))
+    found = await find_owned(api, "v1", "configmaps", "ns", "demo-1", "uid-1")
+    assert found == (kept if is_own else None)
+    await delete_owned_pod(api, "ns", "demo-1", "uid-1")
+    assert (api.kept is None) is is_own

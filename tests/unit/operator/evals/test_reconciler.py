@@ -149,6 +149,11 @@ class ReconciledEval:
         self.api.kept["configmaps", metadata["name"]] = {"metadata": metadata, "data": data}
 
 
+def validated(status: Body) -> Body:
+    found: Body = next(one for one in status["conditions"] if one["type"] == "Validated")
+    return found
+
+
 @pytest.fixture
 def reconciled(spec: Spec) -> ReconciledEval:
     return ReconciledEval(spec)
@@ -201,13 +206,24 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
 
 
 async def test_objects_of_an_earlier_evaluation_are_waited_for(reconciled: ReconciledEval) -> None:
-    old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
+    owner = {"kind": "SweEval", "name": "nightly", "uid": "uid-0"}
+    old = {"kind": "Job", "metadata": {"name": "nightly-shards", "ownerReferences": [owner]}, "status": {}}
     reconciled.api.kept["jobs", "nightly-shards"] = old
     status = await reconciled.reconcile(2)
     assert status["phase"] == "Blocked" and reconciled.api.names("pods") == []
+    assert validated(status)["reason"] == "NameInUse"
     del reconciled.api.kept["jobs", "nightly-shards"]
     await reconciled.reconcile()
     assert reconciled.api.names("pods") == ["nightly-preflight"]
+
+
+async def test_objects_of_others_are_named_and_left_alone(reconciled: ReconciledEval) -> None:
+    for resource, kind, name in (("jobs", "Job", "nightly-shards"), ("pods", "Pod", "nightly-preflight")):
+        reconciled.api.kept[resource, name] = {"kind": kind, "metadata": {"name": name, "labels": {}}}
+    found = validated(await reconciled.reconcile(3))
+    assert found["reason"] == "ForeignObject"
+    assert "Job 'nightly-shards' in namespace 'ns' does not belong to this SweEval" in found["message"]
+    assert reconciled.api.names("pods") == ["nightly-preflight"] and reconciled.api.names("jobs") == ["nightly-shards"]
 
 
 async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(reconciled: ReconciledEval) -> None:
