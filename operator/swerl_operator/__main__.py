@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import socket
@@ -11,7 +12,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 
-from swerl_kube import KubeError
+from swerl_kube import Json, KubeError
 
 from .app import run
 from .checks.capacity import CHECKS
@@ -22,7 +23,7 @@ from .logs import configure_logging
 
 
 def parse_settings(arguments: list[str], environment: dict[str, str]) -> Settings:
-    """Settings from the command line, else from SWERL_* variables, else the defaults."""
+    """Settings from the command line, else from SWERL_* variables, else the defaults; exits with 2 for wrong usage."""
     parser = argparse.ArgumentParser(prog="swerl-operator", description="Kubernetes operator of SWE-RL.")
     defaults = Settings()
 
@@ -52,7 +53,19 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
     values = vars(parser.parse_args(arguments))
     names = tuple(filter(None, values.pop("namespaces").split(",")))
-    return Settings(namespaces=names, **values)
+    peers = _peers(parser, values.pop("metrics_peers"))
+    return Settings(namespaces=names, metrics_peers=peers, **values)
+
+
+def _peers(parser: argparse.ArgumentParser, text: str) -> tuple[Json, ...]:
+    """NetworkPolicyPeers from JSON."""
+    try:
+        found = json.loads(text or "[]")
+    except ValueError as error:
+        parser.error(f"--metrics-peers: {text!r} is not JSON: {error}")
+    if not isinstance(found, list) or not all(isinstance(peer, dict) for peer in found):
+        parser.error(f"--metrics-peers: {text!r} is not a JSON list of NetworkPolicyPeers")
+    return tuple(found)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from swerl_kube import KubeClient
+from swerl_kube import Json, KubeClient
 
 from .metrics import Metrics
 
@@ -26,7 +26,7 @@ class Settings:
     identity: str = "swe-rl-operator"  # holder name in the Lease, unique per process
     health_port: int = 8080
     metrics_port: int = 9090
-    metrics_peers: str = ""  # JSON list of NetworkPolicyPeers that may read the metrics of Ray Pods
+    metrics_peers: tuple[Json, ...] = ()  # NetworkPolicyPeers that may read the metrics of Ray Pods
     host_path_volumes: str = "refuse"  # "allow": outputs may be folders of the nodes
     job_workers: int = 4  # SweRLJobs reconciled at once
     sandbox_workers: int = 8  # SweSandboxes reconciled at once

@@ -6,8 +6,7 @@ operator reaches the dashboard and the router, an evaluation's shards the router
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from swerl_api.names import METRICS_PORT, ROUTER_PORT
 from swerl_kube import Json
@@ -23,12 +22,12 @@ def ray_policy(
     labels: Mapping[str, str],
     *,
     operator_namespace: str,
-    metrics_peers: str = "",
+    metrics_peers: Sequence[Json] = (),
     router_clients: Mapping[str, str] | None = None,
 ) -> Json:
     """Policy of the Ray Pods with `labels`.
 
-    `metrics_peers`: NetworkPolicyPeers in JSON; `router_clients`: labels of Pods of the namespace that use the router.
+    `metrics_peers`: NetworkPolicyPeers; `router_clients`: labels of Pods of the namespace that use the router.
     """
     pods: Json = {"matchLabels": dict(labels), "matchExpressions": [{"key": "ray.io/cluster", "operator": "Exists"}]}
     operator = {
@@ -38,8 +37,8 @@ def ray_policy(
     ingress = [_allow([{"podSelector": pods}]), _allow([operator], DASHBOARD_PORT, ROUTER_PORT)]
     if router_clients is not None:
         ingress.append(_allow([{"podSelector": {"matchLabels": dict(router_clients)}}], ROUTER_PORT))
-    if peers := json.loads(metrics_peers or "[]"):
-        ingress.append(_allow(peers, RAY_METRICS_PORT, METRICS_PORT))
+    if metrics_peers:
+        ingress.append(_allow([*metrics_peers], RAY_METRICS_PORT, METRICS_PORT))
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -43,7 +42,7 @@ def targets(probes: ProbeNamespace, other_probes: ProbeNamespace) -> dict[str, s
             {"name": "demo-ray", "namespace": probes.namespace},
             JOB,
             operator_namespace=other_probes.namespace,
-            metrics_peers=json.dumps([prometheus]),
+            metrics_peers=[prometheus],
             router_clients=SHARD,
         )
     )

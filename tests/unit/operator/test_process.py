@@ -16,6 +16,14 @@ def test_command_line_overrides_the_environment() -> None:
     assert (settings.health_port, settings.namespaces) == (1, ("a", "b"))
 
 
+def test_peers_of_metrics_are_checked_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_settings(['--metrics-peers=[{"podSelector": {}}]'], {}).metrics_peers == ({"podSelector": {}},)
+    for wrong in ("[", "{}", "[1]"):
+        with pytest.raises(SystemExit, match="2"):
+            parse_settings([f"--metrics-peers={wrong}"], {})
+        assert "--metrics-peers: " in capsys.readouterr().err
+
+
 def test_paths_follow_the_api_conventions() -> None:
     assert resource_path("v1", "pods", "ns", "x", "log") == "/api/v1/namespaces/ns/pods/x/log"
     assert resource_path("swerl.dev/v1alpha1", "swerljobs", None) == "/apis/swerl.dev/v1alpha1/swerljobs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from swerl_operator.ray.network_policy import ray_policy
@@ -42,7 +41,7 @@ def test_operator_reaches_dashboard_and_router() -> None:
 
 
 def test_prometheus_reaches_metrics_alone() -> None:
-    found = peers_by_port(policy(metrics_peers=json.dumps([PROMETHEUS])))
+    found = peers_by_port(policy(metrics_peers=[PROMETHEUS]))
     assert found.keys() == {None, 8265, 30000, 8080, 9102}
     assert [port for port, peers in found.items() if PROMETHEUS in peers] == [8080, 9102]
 
