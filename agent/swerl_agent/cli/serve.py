@@ -34,7 +34,7 @@ from .pod_options import (
     sandbox_settings,
 )
 from .task_options import add_rewrite_option, add_script_options, eval_scripts
-from .values import natural, non_negative, positive
+from .values import http_url, natural, non_negative, positive
 
 if TYPE_CHECKING:
     from swerl_agent.server import Access, AgentServer, RequestDefaults, RequestRunner
@@ -47,8 +47,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=natural, default=11_000, help="port; 0: a free one (default 11000)")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token that clients must send")
-    parser.add_argument("--no-token", action="store_true", help="serve everybody who reaches the port")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token that clients must send")
+    token.add_argument("--no-token", action="store_true", help="serve everybody who reaches the port")
     parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
     parser.add_argument(
         "--grace", type=non_negative, default=20.0, help="seconds for running episodes to end (default 20)"
@@ -58,9 +59,16 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
     parser.add_argument("--model-name", help="model name in answers and results (default: the tokenizer folder's name)")
     parser.add_argument("--job", default="swerl-serve", help="job label of created objects")
-    parser.add_argument("--engine", metavar="URL", help="SGLang server or router, for requests that name none")
     parser.add_argument(
-        "--allow-engine", metavar="URL", action="append", default=[], help="further server that requests may name"
+        "--engine", metavar="URL", type=http_url, help="SGLang server or router, for requests that name none"
+    )
+    parser.add_argument(
+        "--allow-engine",
+        metavar="URL",
+        type=http_url,
+        action="append",
+        default=[],
+        help="further server that requests may name",
     )
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     add_agent_options(parser, agents=[BUILTIN], spec=DEFAULTS)
@@ -100,15 +108,12 @@ async def run_server(options: argparse.Namespace) -> int:
 
 
 def _access(options: argparse.Namespace) -> Access:
-    """Raises ArgumentTypeError where the port would be open to everybody, unless that is asked for."""
+    """Raises ArgumentTypeError for an unusable token, and where anyone could use the port without --no-token."""
     from swerl_agent.server import Access
     from swerl_agent.server.access import LOOPBACK
 
     if options.token_file is not None:
-        token = options.token_file.read_text().strip()
-        if not token:
-            raise argparse.ArgumentTypeError(f"--token-file {options.token_file} is empty; write a token into it")
-        return Access(token)
+        return Access(_read_token(options.token_file))
     if options.host in LOOPBACK:
         return Access()
     if options.no_token:
@@ -117,6 +122,16 @@ def _access(options: argparse.Namespace) -> Access:
         f"--host {options.host} without a token: everybody who reaches the port could create Pods; give --token-file,"
         " or --no-token if only the trainer reaches it"
     )
+
+
+def _read_token(file: Path) -> str:
+    try:
+        token = file.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"--token-file {file} cannot be read: {error}") from error
+    if not token:
+        raise argparse.ArgumentTypeError(f"--token-file {file} is empty; write a token into it")
+    return token
 
 
 def _server(

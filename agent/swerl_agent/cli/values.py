@@ -7,6 +7,7 @@ import json
 import math
 import re
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 from swerl_api import RegistryRewrite
@@ -39,6 +40,14 @@ def natural(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text} is negative")
     return number
+
+
+def http_url(text: str) -> str:
+    """A URL with scheme and host."""
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a URL with scheme and host, such as http://router:30000")
+    return text
 
 
 def fraction(text: str) -> float:

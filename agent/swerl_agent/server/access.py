@@ -64,4 +64,4 @@ def _host(request: web.Request) -> str:
 
 
 def _is_token(header: str, token: str) -> bool:
-    return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
+    return hmac.compare_digest(header.encode(errors="surrogateescape"), f"Bearer {token}".encode())

@@ -10,6 +10,7 @@ import pytest
 from swerl_agent.cli import main, parser
 from swerl_agent.cli.serve import _access
 from swerl_agent.server import Access, RequestDefaults
+from swerl_agent.server.access import _is_token
 
 from .conftest import ENGINE, FakeRunner, Serving, body
 
@@ -20,10 +21,15 @@ async def test_token_is_needed_for_rollouts_and_not_for_health(serving: Serving,
     async with serving(access=Access("s3cret")) as client:
         status, answer = await client.post(REQUEST)
         assert status == 401 and "Authorization: Bearer TOKEN" in answer["error"]
-        assert (await client.post(REQUEST, Authorization="Bearer wrong"))[0] == 401
+        for wrong in ("Bearer wrong", "s3cret"):
+            assert (await client.post(REQUEST, Authorization=wrong))[0] == 401
         assert (await client.get("/health"))[0] == 200
         assert not runner.requests
         assert (await client.post(REQUEST, Authorization="Bearer s3cret"))[0] == 200
+
+
+def test_header_that_is_no_text_is_a_wrong_token() -> None:
+    assert not _is_token("Bearer \udcff", "s3cret") and _is_token("Bearer s3cret", "s3cret")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
@@ -64,6 +70,17 @@ def test_other_addresses_need_a_token_or_leave(tmp_path: Path, capsys: pytest.Ca
     assert access("--host", "0.0.0.0", "--no-token") == Access(hosts=None)
     assert main(["serve", "--tokenizer", "t", "--host", "0.0.0.0"]) == 2
     assert "give --token-file, or --no-token" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        access("--no-token", "--token-file", str(token))
     token.write_text(" \n")
     with pytest.raises(argparse.ArgumentTypeError, match="is empty"):
         access("--token-file", str(token))
+    with pytest.raises(argparse.ArgumentTypeError, match="cannot be read"):
+        access("--token-file", str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("option", ["--engine", "--allow-engine"])
+@pytest.mark.parametrize("url", ["router:30000", "router", "http://", ""])
+def test_engine_without_scheme_or_host_is_wrong_usage(option: str, url: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parser().parse_args(["serve", "--tokenizer", "t", option, url])
