@@ -1,8 +1,8 @@
 """Who may read the pages, and what a browser may do with them.
 
 Guarantees: a request with a foreign Host header is refused, so that no other site's name can be pointed at the
-console. With a token, every page needs it: once in the address, then as a cookie. Pages run no script and load nothing
-but the console's own files.
+console. With a token, every page needs it: once in the address, then as a cookie. Pages run and load nothing but the
+console's own files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Access:
 
     def admits(self, given: str | None) -> bool:
         """Whether this token opens the pages."""
-        return not self.token or hmac.compare_digest((given or "").encode(), self.token.encode())
+        offered = (given or "").encode(errors="surrogateescape")
+        return not self.token or hmac.compare_digest(offered, self.token.encode())
 
 
 def _is_address(name: str) -> bool:

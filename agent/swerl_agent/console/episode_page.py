@@ -51,6 +51,7 @@ def episode_values(folder: Path, path: str, first: int) -> dict[str, Any]:
         "opening": [(role, cut(content, 9_000, place)) for place, role, content in opening],
         "turns": [_turn(turn, cut) for turn in shown],
         "first": first,
+        "following": first + TURNS,
         "last": last,
         "pages": [(start, min(start + TURNS, last)) for start in range(0, last, TURNS)] if last > TURNS else [],
         "findings": findings_values(trajectory, path, budget),

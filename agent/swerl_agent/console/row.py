@@ -47,7 +47,7 @@ class EpisodeRow:
 def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> EpisodeRow:
     """The row of the episode in `folder`/`name` with the content of its meta.json."""
     matched = EPISODE.fullmatch(name)
-    member, ended = (int(matched[1]), int(matched[2])) if matched else (0, 0)
+    member, ended = (integer(int(matched[1])) or 0, integer(int(matched[2])) or 0) if matched else (0, 0)
     purpose, step = _purpose(folder, meta)
     verdict = mapping(meta.get("verdict"))
     status, exit_status = text(verdict.get("status")), text(meta.get("exit_status"))
@@ -72,7 +72,7 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
         reward=number(meta.get("reward")),
         turns=integer(meta.get("turns")),
         seconds=number(mapping(meta.get("agent_metrics")).get("total_time")),
-        findings=f" {' '.join(rules)} " if rules else "",
+        findings=_short(f" {' '.join(rules)} ") if rules else "",
         reason=_short(reason),
         agent=_short(text(meta.get("agent_name"))),
         ended=ended,

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 
 from aiohttp import web
+from swerl_api.addresses import url_host
 
 from .index import EpisodeIndex
 
@@ -33,7 +34,7 @@ async def serve_console(
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
-        on_listening(f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}/")
+        on_listening(f"http://{url_host(host)}:{bound[1]}/")
         await stop.wait()
     finally:
         following.cancel()

@@ -30,6 +30,10 @@ def test_host_header(host: str, header: str, known: bool) -> None:
     assert Access(host, names=names).knows(header) is known
 
 
+def test_cookie_that_is_no_text_opens_nothing() -> None:
+    assert not Access("0.0.0.0", "secret").admits("\udcff")
+
+
 async def test_foreign_host_header_is_refused(open_console: OpenConsole) -> None:
     console = await open_console()
     answer = await console.client.get("/", headers={"Host": "evil.example"})

@@ -52,6 +52,14 @@ def test_episode_appears_with_its_meta_file(root: Path) -> None:
     assert index.scan() == 1 and tasks(index) == ["late"]
 
 
+def test_values_that_sqlite_lacks_do_not_stop_the_index(root: Path) -> None:
+    folder = write_rollout(root / "demo", episode("strange"), RESOLVED, 1)
+    meta = json.loads((folder / "meta.json").read_bytes()) | {"audit": [{"rule": "\ud800"}], "index": 10**30}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    folder.rename(folder.with_name(f"strange__g0__i{10**30}__{10**20 - 1}"))
+    assert opened(root).scan() == 1
+
+
 def test_folders_that_are_gone_leave_the_index(root: Path) -> None:
     write_evaluation(root / "one", tasks=1, samples=1)
     write_evaluation(root / "two", tasks=3, samples=1)
