@@ -23,6 +23,7 @@ from .base import (
 from .conditions import Condition
 
 SandboxPhase = Literal["Pending", "Admitted", "Ready", "Finished", "Failed"]
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")  # of a sandbox's container
 MAX_SANDBOX_NAME = 48  # `swesb-<name>-<ordinal>` stays within a host name's 63 characters
 
 

@@ -19,6 +19,7 @@ from swerl_api.images import PULL_PAUSES, PULL_REASONS, START_REASONS
 from swerl_api.isolation import Target
 from swerl_api.names import EGRESS_LABEL, SANDBOX_CONTAINER
 from swerl_api.pod_metadata import without_mesh
+from swerl_api.swesandbox import CAPABILITIES
 from swerl_kube import ApiError, Forbidden, KubeClient, KubeError
 
 from swerl_agent.sandbox import HandshakeFailed, NotIsolated, PodConnector, SandboxLost, Session, check_isolation
@@ -32,7 +33,6 @@ Json = dict[str, Any]
 LIFETIME_SECONDS = 600
 COMMANDS = 20  # whose time is measured
 SLOW_COMMAND = 0.3  # seconds
-CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]  # as sandboxes have them
 PROBE_LABEL = "swerl.dev/doctor"
 HOPELESS = (PULL_REASONS - {"ErrImagePull"}) | PULL_PAUSES | START_REASONS
 NETWORKING = "networking.k8s.io/v1"
@@ -59,7 +59,7 @@ def probe_pod(name: str, settings: ProbeSettings, labels: Json) -> Json:
         "resources": {"requests": amounts, "limits": {"cpu": "1", "memory": "256Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"], "add": CAPABILITIES},
+            "capabilities": {"drop": ["ALL"], "add": [*CAPABILITIES]},
         },
     }
     spec = {

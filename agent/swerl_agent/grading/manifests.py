@@ -10,6 +10,7 @@ from typing import Any
 from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
 from swerl_api.pod_metadata import without_mesh
+from swerl_api.swesandbox import CAPABILITIES
 
 Manifest = dict[str, Any]
 
@@ -158,7 +159,7 @@ def _pod(
                     "capabilities": {
                         "drop": ["ALL"],
                         # SETPCAP is process 1's alone: what lacks it cannot look into a process that has it
-                        "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETPCAP", "SETUID"],
+                        "add": sorted([*CAPABILITIES, "SETPCAP"]),
                     },
                 },
             }

@@ -18,6 +18,7 @@ from swerl_api import names
 from swerl_api.base import Resources
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.quantity import parse_quantity
+from swerl_api.swesandbox import CAPABILITIES
 
 from ..manifest import owner_reference, toleration_manifests
 from .kueue import queue_annotations, queue_labels
@@ -25,7 +26,6 @@ from .parsed import ParsedGroup
 from .settings import SandboxSettings
 
 UNREACHABLE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 
 # Pagers and progress bars only cost tokens.
 QUIET_ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
