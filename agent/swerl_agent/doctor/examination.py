@@ -1,13 +1,15 @@
-"""Runs every check; a check that may not read its objects is a finding `unknown`."""
+"""Runs every check; one that may not read its objects, or gets no answer, is a finding `unknown`.
+
+Guarantee: every check has ended, and removed what it made, before an error is raised.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from swerl_kube import ApiError, Forbidden, Json, KubeClient, NotFound, Unauthorized
+from swerl_kube import ApiError, Json, KubeClient, KubeError, NotFound, Unavailable
 
 from swerl_agent.registry import Credentials, RegistryLimits
 
@@ -16,15 +18,18 @@ from .finding import Finding
 from .registries import registries
 
 Check = Callable[[], Awaitable[Iterable[Finding]]]
-# What a user needs who runs jobs from the command line: group, resource, verb.
+# What a user needs who runs jobs, evaluations and sandboxes from the command line: group, resource, verbs.
 RIGHTS = (
-    ("swerl.dev", "swerljobs", "create"),
-    ("swerl.dev", "swesandboxes", "create"),
-    ("batch", "jobs", "create"),
-    ("", "configmaps", "create"),
-    ("", "pods", "get"),
-    ("", "pods/exec", "create"),
-    ("networking.k8s.io", "networkpolicies", "create"),
+    ("swerl.dev", "swerljobs", ("create",)),
+    ("swerl.dev", "sweevals", ("create",)),
+    ("swerl.dev", "swesandboxes", ("create", "get", "watch", "delete")),
+    ("batch", "jobs", ("create", "delete")),
+    ("", "configmaps", ("create", "patch", "delete")),
+    ("", "pods", ("get", "watch")),
+    ("", "pods/log", ("get",)),
+    ("", "pods/exec", ("create", "get")),  # WebSockets need get
+    ("coordination.k8s.io", "leases", ("create", "get", "patch", "delete")),
+    ("networking.k8s.io", "networkpolicies", ("create", "delete")),
 )
 
 
@@ -59,16 +64,23 @@ async def examine(client: KubeClient, options: DoctorOptions) -> list[Finding]:
         "registry": examination.registries,
         "pods": examination.pods,
     }
-    found = await asyncio.gather(*(_permitted(name, check) for name, check in checks.items()))
-    return [*examination.found, *itertools.chain.from_iterable(found)]
+    ended = await asyncio.gather(*(_answered(name, check) for name, check in checks.items()), return_exceptions=True)
+    found = list(examination.found)
+    for result in ended:
+        if isinstance(result, BaseException):
+            raise result
+        found += result
+    return found
 
 
-async def _permitted(name: str, check: Check) -> list[Finding]:
+async def _answered(name: str, check: Check) -> list[Finding]:
     try:
         return list(await check())
-    except (Forbidden, NotFound, Unauthorized) as error:
+    except ApiError as error:
         remedy = "run the command as an administrator of the cluster, or grant the right to read it"
         return [Finding(name, "unknown", error.message, remedy)]
+    except Unavailable as error:
+        return [Finding(name, "unknown", str(error), "run the command again when the API server answers")]
 
 
 class _Examination:
@@ -76,16 +88,16 @@ class _Examination:
 
     def __init__(self, client: KubeClient, options: DoctorOptions) -> None:
         self._client, self._options = client, options
-        self._deployments: list[Json] | None = None
+        self._deployments: asyncio.Task[list[Json]] | None = None  # several checks read them at once
         self.found: list[Finding] = []
 
     async def kubernetes(self) -> None:
         self.found += control_plane.kubernetes_version(await self._client.request("GET", "/version"))
 
     async def permissions(self) -> Iterable[Finding]:
-        lacking = [
-            f"{verb} {resource}" for group, resource, verb in RIGHTS if not await self._may(group, resource, verb)
-        ]
+        rights = [(group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs]
+        allowed = await asyncio.gather(*(self._may(*right) for right in rights))
+        lacking = [f"{verb} {resource}" for (_, resource, verb), may in zip(rights, allowed, strict=True) if not may]
         if not lacking:
             return [Finding("permissions", "ok", "this account may run jobs, evaluations and sandboxes")]
         text = f"this account may not: {', '.join(lacking)} in namespace {self._options.namespace}"
@@ -170,13 +182,13 @@ class _Examination:
 
     async def _all_deployments(self) -> list[Json]:
         if self._deployments is None:
-            self._deployments = await self._client.list("apps/v1", "deployments", None)
-        return self._deployments
+            self._deployments = asyncio.create_task(self._client.list("apps/v1", "deployments", None))
+        return await self._deployments
 
     async def _operator_image(self) -> str | None:
         """The image of an operator of swe-rl: the nodes can pull it, and it has python3."""
         try:
             found = await self._all_deployments()
-        except ApiError:
+        except KubeError:
             return None
         return control_plane.operator_image(found)

@@ -72,7 +72,7 @@ def architectures(nodes: Sequence[Json]) -> Iterator[Finding]:
 
 
 def runtime_classes(classes: Iterable[Json], nodes: Sequence[Json], runtime_class: str | None) -> Iterator[Finding]:
-    """RuntimeClasses: whether `wanted` exists, and whether nodes have each."""
+    """RuntimeClasses: whether `runtime_class` exists, and whether nodes have each."""
     by_name = {found["metadata"]["name"]: found for found in classes}
     if runtime_class is not None and runtime_class not in by_name:
         text = f"RuntimeClass {runtime_class!r} does not exist; there are: {', '.join(sorted(by_name)) or 'none'}"
