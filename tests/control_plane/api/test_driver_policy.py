@@ -109,6 +109,8 @@ SECURITY = f"{CONTAINER}/securityContext"
         (f"{SECURITY}/capabilities/drop", [], "no privilege"),
         (f"{CONTAINER}/envFrom", [{"secretRef": {"name": "s"}}], "no Secrets"),
         (f"{CONTAINER}/ports", [{"containerPort": 80, "hostPort": 80}], "no Secrets, devices or ports"),
+        (f"{CONTAINER}/startupProbe", {"httpGet": {"host": "10.0.0.1", "port": 80}}, "no probes"),
+        (f"{CONTAINER}/lifecycle", {"postStart": {"httpGet": {"host": "10.0.0.1", "port": 80}}}, "no probes"),
         (f"{CONTAINER}/env/0/valueFrom", {"secretKeyRef": {"name": "s", "key": "k"}}, "no Secrets"),
     ],
 )
