@@ -75,37 +75,41 @@ def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObserva
 
 def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
     """Check, run the preflight, then create the RayCluster."""
-    clean_up = (JobAction.DELETE_OTHERS,) if observed.leftovers else ()
+    delete_others = (JobAction.DELETE_OTHERS,) if observed.leftovers else ()
     if observed.leftovers and age(builder.previous.attempt_time, observed.now) < STOP_TIMEOUT_SECONDS:
         text = f"waiting for {observed.leftovers} objects of earlier attempts to end"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
-        return JobDecision(clean_up, builder, STARTING_SECONDS)
+        return JobDecision(delete_others, builder, STARTING_SECONDS)
     capacity = observed.capacity_problem
     problems = blocking_problems([*(observed.prerequisite_problems or ()), capacity])
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
-        return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
+        return JobDecision((*delete_others, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
     builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID, egress_warning(spec.sandbox))
     _set_capacity_condition(spec, builder, capacity)
     if observed.image_set_problem is not None:
         builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)
-        return JobDecision(clean_up, builder, BLOCKED_SECONDS)
-    return _preflight(builder, observed, clean_up)
+        return JobDecision(delete_others, builder, BLOCKED_SECONDS)
+    return _preflight(builder, observed, delete_others)
 
 
-def _preflight(builder: JobStatusBuilder, observed: JobObservation, clean_up: tuple[JobAction, ...]) -> JobDecision:
+def _preflight(
+    builder: JobStatusBuilder, observed: JobObservation, delete_others: tuple[JobAction, ...]
+) -> JobDecision:
     preflight = observed.preflight
     builder.phase("Retrying" if builder.previous.failures else "Starting")
     if preflight is None:
         builder.condition(
             JobCondition.IMAGES_READY, "False", JobReason.PREFLIGHT, "pulling images, looking for sources"
         )
-        return JobDecision((*clean_up, JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT), builder, STARTING_SECONDS)
+        return JobDecision(
+            (*delete_others, JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT), builder, STARTING_SECONDS
+        )
     if preflight.state == "passed":
         builder.condition(JobCondition.IMAGES_READY, "True", JobReason.IMAGES_PULLED)
         actions = (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_CLUSTER, JobAction.DELETE_PREFLIGHT)
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_CREATED)
-        return JobDecision((*clean_up, *actions), builder, STARTING_SECONDS)
+        return JobDecision((*delete_others, *actions), builder, STARTING_SECONDS)
     return await_preflight(builder, preflight, JobAction.DELETE_PREFLIGHT)
 
 
