@@ -1,6 +1,8 @@
-"""Hosts in URLs."""
+"""Hosts of URLs and of listening sockets."""
 
 from __future__ import annotations
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})  # names of this machine that only it reaches
 
 
 def url_host(host: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from swerl_api import AgentSpec
+from swerl_api.addresses import LOOPBACK
 
 from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol, with_template_options
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
@@ -37,7 +38,7 @@ from .task_options import add_rewrite_option, add_script_options, eval_scripts
 from .values import http_url, natural, non_negative, positive
 
 if TYPE_CHECKING:
-    from swerl_agent.server import Access, AgentServer, RequestDefaults, RequestRunner
+    from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner, ServerAccess
 
 
 DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeout_seconds=3600, repeat_limit=3)
@@ -107,17 +108,16 @@ async def run_server(options: argparse.Namespace) -> int:
     return 0
 
 
-def _access(options: argparse.Namespace) -> Access:
+def _access(options: argparse.Namespace) -> ServerAccess:
     """Raises ArgumentTypeError for an unusable token, and where anyone could use the port without --no-token."""
-    from swerl_agent.server import Access
-    from swerl_agent.server.access import LOOPBACK
+    from swerl_agent.server import ServerAccess
 
     if options.token_file is not None:
-        return Access(_read_token(options.token_file))
+        return ServerAccess(_read_token(options.token_file))
     if options.host in LOOPBACK:
-        return Access()
+        return ServerAccess()
     if options.no_token:
-        return Access(hosts=None)
+        return ServerAccess(hosts=None)
     raise argparse.ArgumentTypeError(
         f"--host {options.host} without a token: everybody who reaches the port could create Pods; give --token-file,"
         " or --no-token if only the trainer reaches it"
@@ -135,7 +135,7 @@ def _read_token(file: Path) -> str:
 
 
 def _server(
-    options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults, access: Access
+    options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults, access: ServerAccess
 ) -> AgentServer:
     from swerl_agent.server import AgentServer, AnswerStore, read_request
 

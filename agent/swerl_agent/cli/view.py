@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from swerl_agent.console import (
-    Access,
+    ConsoleAccess,
     EpisodeIndex,
     GroundTruthSource,
     Handlers,
@@ -51,9 +51,9 @@ async def view(options: argparse.Namespace) -> int:
     root: Path = options.folder
     if not root.is_dir():
         raise argparse.ArgumentTypeError(f"{root} is no folder; name the output folder of a job or an evaluation")
-    access = Access(options.host, names=frozenset(name.lower() for name in options.allow_host))
+    access = ConsoleAccess(options.host, names=frozenset(name.lower() for name in options.allow_host))
     if not access.local:
-        access = Access(options.host, secrets.token_urlsafe(24), access.names)
+        access = ConsoleAccess(options.host, secrets.token_urlsafe(24), access.names)
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))

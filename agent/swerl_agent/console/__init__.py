@@ -5,7 +5,7 @@ its control characters are shown, never interpreted. Missing, half-written and m
 on it, never an error. Ground truth appears only when it was asked for.
 """
 
-from .access import Access
+from .access import ConsoleAccess
 from .app import console_application
 from .ground_truth import GroundTruthSource
 from .handlers import Handlers
@@ -14,7 +14,7 @@ from .rendering import Pages
 from .serving import serve_console
 
 __all__ = [
-    "Access",
+    "ConsoleAccess",
     "EpisodeIndex",
     "GroundTruthSource",
     "Handlers",

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from swerl_api.addresses import LOOPBACK
 
 COOKIE = "swerl_console"
 PARAMETER = "token"
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -32,7 +32,7 @@ _PORT = re.compile(r":\d{1,5}$")
 
 
 @dataclass(frozen=True)
-class Access:
+class ConsoleAccess:
     """The rules of one console."""
 
     host: str = "127.0.0.1"  # address that it listens at
@@ -42,12 +42,12 @@ class Access:
     @property
     def local(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host in LOCAL
+        return self.host in LOOPBACK
 
     def knows(self, header: str) -> bool:
         """Whether a Host header names this console."""
         name = _PORT.sub("", header).strip("[]").lower()
-        own = LOCAL | self.names | {self.host}
+        own = LOOPBACK | self.names | {self.host}
         if self.local or name in own:
             return name in own
         return name in {socket.gethostname().lower(), socket.getfqdn().lower()} or _is_address(name)
@@ -66,7 +66,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def access_control(access: Access) -> Middleware:
+def access_control(access: ConsoleAccess) -> Middleware:
     """The middleware that applies `access` to every request and adds the headers to every answer."""
 
     @web.middleware

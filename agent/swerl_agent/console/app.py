@@ -7,14 +7,14 @@ import logging
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from .access import Access, access_control
+from .access import ConsoleAccess, access_control
 from .handlers import Handlers
 from .rendering import ASSETS, Pages
 
 log = logging.getLogger(__name__)
 
 
-def console_application(handlers: Handlers, access: Access) -> web.Application:
+def console_application(handlers: Handlers, access: ConsoleAccess) -> web.Application:
     """The application with the pages of `handlers`."""
     application = web.Application(middlewares=[access_control(access), _errors(handlers.pages)])
     for path, handler in (

@@ -3,7 +3,7 @@
 Guarantee: only what the model did is ever a reward; whatever the infrastructure prevented is an HTTP error.
 """
 
-from .access import Access
+from .access import ServerAccess
 from .answer_store import AnswerStore
 from .app import AgentServer
 from .request import InvalidRequest, RequestDefaults, RunRequest, read_request
@@ -11,7 +11,6 @@ from .runner import GoldenRunner, ModelRunner, RequestRunner
 from .serving import serve
 
 __all__ = [
-    "Access",
     "AgentServer",
     "AnswerStore",
     "GoldenRunner",
@@ -20,6 +19,7 @@ __all__ = [
     "RequestDefaults",
     "RequestRunner",
     "RunRequest",
+    "ServerAccess",
     "read_request",
     "serve",
 ]

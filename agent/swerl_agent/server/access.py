@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from swerl_api.addresses import LOOPBACK
 from yarl import URL
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 RUN = "/run"
 
 
 @dataclass(frozen=True)
-class Access:
+class ServerAccess:
     """Who may use the server."""
 
     token: str | None = field(default=None, repr=False)  # of clients, sent as `Authorization: Bearer TOKEN`
@@ -39,7 +39,7 @@ class Access:
         return None
 
 
-def access_middleware(access: Access, refuse: Callable[[int, str], web.Response]) -> Middleware:
+def access_middleware(access: ServerAccess, refuse: Callable[[int, str], web.Response]) -> Middleware:
     """Answers a refused request with `refuse(status, reason)`."""
 
     @web.middleware

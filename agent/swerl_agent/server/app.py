@@ -30,7 +30,7 @@ from swerl_agent.grading import GradingError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 
-from .access import Access, access_middleware
+from .access import ServerAccess, access_middleware
 from .answer import answer
 from .answer_store import AnswerStore
 from .metrics import ServerMetrics
@@ -63,7 +63,7 @@ class AgentServer:
         model: str,
         concurrency: int = 16,
         skip_if_exists: bool = False,
-        access: Access | None = None,
+        access: ServerAccess | None = None,
     ) -> None:
         self._runner, self._read, self._answers = runner, read, answers
         self._model, self._skip = model, skip_if_exists
@@ -72,7 +72,7 @@ class AgentServer:
         self._closing = False
         self.metrics = ServerMetrics()
         self.application = web.Application(
-            client_max_size=MAX_REQUEST, middlewares=[access_middleware(access or Access(), _refused_access)]
+            client_max_size=MAX_REQUEST, middlewares=[access_middleware(access or ServerAccess(), _refused_access)]
         )
         self.application.router.add_post("/run", self.run)
         self.application.router.add_get("/health", self.health)

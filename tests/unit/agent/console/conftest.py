@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
-from swerl_agent.console import Access, EpisodeIndex, GroundTruthSource, Handlers, Pages, console_application
+from swerl_agent.console import ConsoleAccess, EpisodeIndex, GroundTruthSource, Handlers, Pages, console_application
 
 PAGE_LIMIT = 500_000  # bytes of a page
 
@@ -48,13 +48,13 @@ async def open_console(tmp_path: Path) -> AsyncIterator[OpenConsole]:
     clients: list[TestClient[Any, Any]] = []
 
     async def opened(
-        access: Access | None = None, *, gold: Path | None = None, root: Path = tmp_path / "folder"
+        access: ConsoleAccess | None = None, *, gold: Path | None = None, root: Path = tmp_path / "folder"
     ) -> Console:
         root.mkdir(exist_ok=True)
         index = EpisodeIndex(root, tmp_path / "index.sqlite")
         index.scan()
         source = GroundTruthSource(gold) if gold else None
-        application = console_application(Handlers(index, Pages(root.name), source), access or Access())
+        application = console_application(Handlers(index, Pages(root.name), source), access or ConsoleAccess())
         clients.append(TestClient(TestServer(application)))
         await clients[-1].start_server()
         return Console(clients[-1], index)

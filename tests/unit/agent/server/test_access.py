@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.cli import main, parser
 from swerl_agent.cli.serve import _access
-from swerl_agent.server import Access, RequestDefaults
+from swerl_agent.server import RequestDefaults, ServerAccess
 from swerl_agent.server.access import _is_token
 
 from .conftest import ENGINE, FakeRunner, Serving, body
@@ -18,7 +18,7 @@ REQUEST = json.dumps(body()).encode()
 
 
 async def test_token_is_needed_for_rollouts_and_not_for_health(serving: Serving, runner: FakeRunner) -> None:
-    async with serving(access=Access("s3cret")) as client:
+    async with serving(access=ServerAccess("s3cret")) as client:
         status, answer = await client.post(REQUEST)
         assert status == 401 and "Authorization: Bearer TOKEN" in answer["error"]
         for wrong in ("Bearer wrong", "s3cret"):
@@ -45,7 +45,7 @@ async def test_other_host_is_refused_without_a_token(serving: Serving, runner: F
         assert (await client.post(REQUEST, Host=host))[0] in (400, 403)
         assert not runner.requests
         assert (await client.post(REQUEST, Host="localhost:99"))[0] == 200
-    async with serving(access=Access("s3cret")) as client:
+    async with serving(access=ServerAccess("s3cret")) as client:
         assert (await client.post(REQUEST, Host="rollouts.internal", Authorization="Bearer s3cret"))[0] == 200
 
 
@@ -58,16 +58,16 @@ async def test_engine_must_be_one_of_the_servers(serving: Serving, runner: FakeR
         assert (await client.run(sglang_url=ENGINE))[0] == 200
 
 
-def access(*words: str) -> Access:
+def access(*words: str) -> ServerAccess:
     return _access(parser().parse_args(["serve", "--tokenizer", "t", *words]))
 
 
 def test_other_addresses_need_a_token_or_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    assert access() == Access() and access("--host", "::1") == Access()
-    assert access("--host", "0.0.0.0", "--token-file", str(token)) == Access("s3cret")
-    assert access("--host", "0.0.0.0", "--no-token") == Access(hosts=None)
+    assert access() == ServerAccess() and access("--host", "::1") == ServerAccess()
+    assert access("--host", "0.0.0.0", "--token-file", str(token)) == ServerAccess("s3cret")
+    assert access("--host", "0.0.0.0", "--no-token") == ServerAccess(hosts=None)
     assert main(["serve", "--tokenizer", "t", "--host", "0.0.0.0"]) == 2
     assert "give --token-file, or --no-token" in capsys.readouterr().err
     with pytest.raises(SystemExit):
