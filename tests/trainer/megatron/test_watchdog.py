@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -38,10 +37,10 @@ def test_nothing_is_written_for_a_call_that_ends(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_stops_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    logged = threading.Event()
+    deadline = time.monotonic() + 20
     with watched("train_step", tmp_path / "file" / "stacks.txt", 0.05):
-        while "stacks not written" not in caplog.text and not logged.wait(0.05):
-            pass
+        while "stacks not written" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.02)
     assert "train_step has run for" in caplog.text
 
 
@@ -52,13 +51,22 @@ async def answer(after: float, error: Exception | None = None) -> int:
     return 1
 
 
+async def wait_for_a_report(group: TrainGroup, polls: int) -> int:
+    for _ in range(polls):
+        if group.stalls:
+            break
+        await asyncio.sleep(0.02)
+    return 1
+
+
 async def test_group_names_the_ranks_that_have_not_finished(caplog: pytest.LogCaptureFixture) -> None:
-    group = TrainGroup([], watchdog_seconds=0.2, logs="/logs")
-    calls: list[Awaitable[int]] = [answer(0.0), answer(0.5), answer(0.5)]
+    group = TrainGroup([], watchdog_seconds=0.5, logs="/logs")
+    polls = 40  # which take less than twice the limit: a rank that has finished delays no report
+    calls: list[Awaitable[int]] = [answer(0.0), wait_for_a_report(group, polls), wait_for_a_report(group, polls)]
     with caplog.at_level(logging.WARNING):
         assert await group._all(calls) == [1, 1, 1]
     assert "ranks 1, 2 have not finished; stacks of all ranks: /logs/rank-*" in caplog.text
-    assert group.stalls >= 1
+    assert group.stalls == 1
 
 
 async def test_group_raises_a_failure_without_waiting_for_the_others() -> None:

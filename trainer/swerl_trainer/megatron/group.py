@@ -222,7 +222,7 @@ class TrainGroup:
             done, pending = await asyncio.wait(
                 pending, timeout=self._watchdog_seconds, return_when=asyncio.FIRST_EXCEPTION
             )
-            if not done:
+            if pending and not any(task.exception() for task in done):
                 self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
         for number, task in enumerate(tasks):
             if task.done() and (error := task.exception()) is not None:
