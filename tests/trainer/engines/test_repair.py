@@ -158,6 +158,16 @@ async def test_silent_engines_are_replaced_at_the_same_time() -> None:
         assert len(routed) == 3
 
 
+async def test_engine_that_two_calls_retire_at_once_is_replaced_once() -> None:
+    servers = [Server(), Server()]
+    servers[0].starting.set()
+    async with watched(*servers) as (pool, routed):
+        client = pool._clients()[0]
+        await asyncio.gather(pool._retire(client), pool._retire(client))
+        await until(lambda: pool.replaced == 1)
+        assert (servers[0].starts, len(routed)) == (2, 2)
+
+
 async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:
     server = Server()
     async with watched(server) as (pool, _):

@@ -275,8 +275,10 @@ class EnginePool:
                 raise result
 
     async def _retire(self, client: EngineClient) -> None:
-        """Remove a dead engine from the router and from its slot."""
-        slot = next(slot for slot in self._slots if slot.client is client)
+        """Remove a dead engine from the router and from its slot; no-op when a concurrent call has removed it."""
+        slot = next((slot for slot in self._slots if slot.client is client), None)
+        if slot is None:
+            return
         slot.client = None
         if not self._clients():
             self._serving.clear()
