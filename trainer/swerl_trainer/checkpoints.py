@@ -2,7 +2,8 @@
 
 Guarantees: a checkpoint is complete only when everything in it is on disk: the marker is written last, after fsync, and
 one rename gives the folder its name. An incomplete checkpoint is never loaded; it is logged, and the next write removes
-it. The newest complete checkpoint is never pruned. `damage` finds every file of the ranks that changed since.
+it. A checkpoint is pruned only when `keep_last` newer ones exist that are not later than the one just written. `damage`
+finds every file of the ranks that changed since.
 
 Layout: `<root>/step-0000012/{COMPLETE, state.json, files.json, ...}`; in progress: `<root>/.writing-0000012-<pid>`.
 """
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 MARKER = "COMPLETE"
 STATE = "state.json"
 FILES = "files.json"
-ABANDONED = ".abandoned"  # ends the name of a checkpoint that the job went back behind
+ABANDONED = ".abandoned"  # ends the name of a checkpoint that is damaged, or later than one that the job went back to
 _NAME = re.compile(r"^step-(\d{7,})$")
 _WRITING = ".writing-"
 _BLOCK = 8 * 2**20  # bytes read at a time
@@ -86,7 +87,7 @@ class CheckpointStore:
         """
         try:
             self._complete(folder, step, state, files)
-            self._prune()
+            self._prune(step)
         except OSError as error:
             raise CheckpointError(f"checkpoint of step {step} under {self.root}: {error}") from error
         return Checkpoint(self.root / checkpoint_name(step), step, dict(state), dict(files))
@@ -99,6 +100,10 @@ class CheckpointStore:
                 shutil.rmtree(aside)
             checkpoint.folder.rename(aside)
             logger.warning("checkpoint of step %d is abandoned: moved to %s", checkpoint.step, aside)
+
+    def is_abandoned(self, name: str) -> bool:
+        """Whether a checkpoint whose folder had this name was abandoned."""
+        return (self.root / (name + ABANDONED)).is_dir()
 
     def _complete(self, folder: Path, step: int, state: Mapping[str, Any], files: Mapping[str, FileSum]) -> None:
         (folder / STATE).write_text(json.dumps(dict(state), indent=1))
@@ -114,10 +119,12 @@ class CheckpointStore:
         folder.rename(final)
         fsync_path(self.root)
 
-    def _prune(self) -> None:
+    def _prune(self, step: int) -> None:
+        """Later checkpoints do not count: an attempt that started from the model has not reached them yet."""
         if not self.keep_last:
             return
-        for old in self.complete()[: -self.keep_last]:
+        reached = [checkpoint for checkpoint in self.complete() if checkpoint.step <= step]
+        for old in reached[: -self.keep_last]:
             (old.folder / MARKER).unlink()  # incomplete before it is removed
             shutil.rmtree(old.folder)
 

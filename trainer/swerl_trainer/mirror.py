@@ -55,7 +55,7 @@ class Mirror:
             logger.error("%s was not copied to %s, and training continues: %r", folder, self.url, error)
 
     def push(self, folder: Path, *, keep_last: int) -> None:
-        """Copy `folder`; remove copies older than the newest `keep_last`, and later ones, which the job went behind."""
+        """Copy `folder`; remove copies older than the newest `keep_last`, and later ones, which the job abandoned."""
         target = f"{self._root}/{folder.name}"
         self._remove(folder.name)
         files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARKER)
@@ -67,9 +67,10 @@ class Mirror:
             self._remove(other)
 
     def fetch(self, name: str, root: Path) -> None:
-        """Copy `name` into the folder `root`."""
+        """Copy `name` into the folder `root`, in place of an incomplete one; what an earlier call left is removed."""
         building, source = root / f"{_FETCHING}{name}", f"{self._root}/{name}"
-        shutil.rmtree(building, ignore_errors=True)
+        for incomplete in (*root.glob(f"{_FETCHING}*"), root / name):
+            shutil.rmtree(incomplete, ignore_errors=True)
         building.mkdir(parents=True)
         for path in self._system.find(source):
             local = building / str(path).removeprefix(f"{source}/")

@@ -41,6 +41,34 @@ def test_lost_volume_is_filled_from_the_newest_copy(mirror: Mirror, tmp_path: Pa
     assert mirror.names() == ["step-0000009"]
 
 
+def test_copy_replaces_an_incomplete_checkpoint_and_an_interrupted_fetch(mirror: Mirror, tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    folder = write(store, 8).folder
+    mirror.push(folder, keep_last=2)
+    (folder / MARKER).unlink()
+    (tmp_path / ".fetching-step-0000004").mkdir()
+    fetch_missing(mirror, store, "auto")
+    assert [one.step for one in store.complete()] == [8]
+    assert [path.name for path in tmp_path.iterdir()] == ["step-0000008"]
+
+
+def test_abandoned_checkpoint_is_not_fetched(mirror: Mirror, tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    for step in (8, 9):
+        mirror.push(write(store, step).folder, keep_last=2)
+    store.abandon(store.complete()[1:])
+    fetch_missing(mirror, store, "auto")
+    assert [one.step for one in store.complete()] == [8]
+
+
+def test_lost_volume_gets_what_the_job_wrote_after_it_went_back(mirror: Mirror, tmp_path: Path) -> None:
+    store, other = (CheckpointStore(tmp_path / name) for name in "ab")
+    for step in (8, 9, 10):
+        mirror.push(write(store, step).folder, keep_last=2)
+    fetch_missing(mirror, other, 8)  # whose copy is pruned
+    assert [one.step for one in other.complete()] == [10]
+
+
 def test_copy_without_its_marker_is_none(mirror: Mirror, tmp_path: Path) -> None:
     mirror.push(write(CheckpointStore(tmp_path), 1).folder, keep_last=2)
     system, root = fsspec.url_to_fs(mirror.url)

@@ -69,3 +69,19 @@ async def test_step_without_sound_checkpoint_ends_the_job_and_names_the_others(s
     with pytest.raises(JobError, match=r"resume is 20, but .*step-0000020 is damaged: shard cannot be read"):
         await start(store, 20)
     assert (store.root / "step-0000030").is_dir()
+
+
+async def test_checkpoint_written_after_a_damaged_one_is_kept(store: CheckpointStore) -> None:
+    (store.root / "step-0000030" / "shard").unlink()
+    assert await start(store, "auto") == 20
+    store.keep_last = 1
+    write(store, 25)
+    assert await start(store, "auto") == 25
+    assert (store.root / "step-0000030.abandoned").is_dir()
+
+
+async def test_attempt_from_the_model_keeps_what_it_writes(store: CheckpointStore) -> None:
+    store.keep_last = 2
+    assert await start(store, "never") is None
+    write(store, 5)
+    assert [checkpoint.step for checkpoint in store.complete()] == [5, 10, 20, 30]

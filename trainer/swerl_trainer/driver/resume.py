@@ -1,8 +1,7 @@
 """The checkpoint that an attempt starts from.
 
 Guarantees: a damaged checkpoint is logged with its files and skipped; none replaces one that `checkpoint.resume`
-names. An attempt that goes back to a step moves later checkpoints aside; the attempts after it continue from what it
-wrote.
+names. Checkpoints later than the starting point are moved aside; further attempts continue from what this one writes.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
     problems = []
     for checkpoint in reversed(admitted):
         if not (found := await find_damage(checkpoint)):
-            if resume != "auto" and checkpoint.state.get(RESUMED) != resume:
-                await asyncio.to_thread(store.abandon, [each for each in complete if each.step > checkpoint.step])
+            await asyncio.to_thread(store.abandon, [each for each in complete if each.step > checkpoint.step])
             return checkpoint
         problems.append(f"{checkpoint.folder} is damaged: {'; '.join(found)}")
         logger.error("skipping checkpoint of step %d: %s", checkpoint.step, problems[-1])
     if resume == "auto":
+        await asyncio.to_thread(store.abandon, complete)
         return None
     steps = ", ".join(str(each.step) for each in complete) or "none"
     raise JobError(
@@ -57,13 +56,18 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
 
 
 def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> None:
-    """Copy from `mirror` the checkpoint that `resume` admits, if the volume has none as new."""
+    """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names.
+
+    With a step, the newest may be one that the job wrote after it went back to this step. Abandoned ones stay there.
+    """
     if resume == "never":
         return
-    here = {checkpoint_name(each.step) for each in store.complete()}
-    newer = [name for name in mirror.names() if name > max(here, default="")]
-    wanted = newer[-1:] if resume == "auto" else {checkpoint_name(resume)} & set(mirror.names()) - here
-    for name in wanted:
+    present = {checkpoint_name(each.step) for each in store.complete()}
+    copies = [name for name in mirror.names() if not store.is_abandoned(name)]
+    wanted = {name for name in copies[-1:] if name > max(present, default="")}
+    if resume != "auto":
+        wanted |= {checkpoint_name(resume)} & set(copies) - present
+    for name in sorted(wanted):
         mirror.fetch(name, store.root)
 
 
