@@ -1,6 +1,7 @@
 """The exports of a job: its weights in Hugging Face format, in a folder per step.
 
-Guarantees: an export appears complete or not at all; the newest are kept; training stops while one is written.
+Guarantees: an export appears complete or not at all; the newest are kept; training stops while one is written, but not
+while it is copied to the mirror; exports later than the present one are moved aside, as later checkpoints are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from swerl_api import ExportSpec
 from swerl_api.names import checkpoint_name
+from swerl_trainer.checkpoints import ABANDONED
 from swerl_trainer.driver.policy_step import TrainingRanks
 from swerl_trainer.mirror import Mirror
 
@@ -32,6 +34,7 @@ class WeightExporter:
         self._mirror = mirror
         self._spec = spec
         self._trainer_lock = trainer_lock
+        self._copying: asyncio.Task[None] | None = None
 
     async def export_if_due(self, ranks: TrainingRanks, step: int, *, last: bool) -> None:
         """Export the weights of `step` if it is one of the spec's, or the last."""
@@ -42,10 +45,30 @@ class WeightExporter:
         async with self._trainer_lock:
             await ranks.save_hf(folder)
         logger.info("weights of step %d exported to %s in %.1f s", step, folder, time.monotonic() - began)
-        await asyncio.to_thread(self._prune, spec.keep_last)
+        await self.wait()
+        await asyncio.to_thread(self._prune, folder.name, spec.keep_last)
         if self._mirror is not None:
-            await self._mirror.copy(folder, keep_last=spec.keep_last)
+            copy = self._mirror.copy(folder, keep_last=spec.keep_last)
+            self._copying = asyncio.create_task(copy, name=f"copy of {folder.name}")
 
-    def _prune(self, keep_last: int) -> None:
-        for old in sorted(self._root.glob("step-*"))[:-keep_last]:
+    async def wait(self) -> None:
+        """Return when no export is being copied to the mirror."""
+        if self._copying is not None:
+            await self._copying
+            self._copying = None
+
+    def cancel(self) -> None:
+        """Give up the copy to the mirror."""
+        if self._copying is not None:
+            self._copying.cancel()
+
+    def _prune(self, newest: str, keep_last: int) -> None:
+        for unfinished in self._root.glob(".step-*"):
+            shutil.rmtree(unfinished)
+        exports = sorted(path for path in self._root.glob("step-*") if not path.suffix)
+        for old in [path for path in exports if path.name <= newest][:-keep_last]:
             shutil.rmtree(old)
+        for later in [path for path in exports if path.name > newest]:
+            aside = later.with_name(later.name + ABANDONED)
+            shutil.rmtree(aside, ignore_errors=True)
+            later.rename(aside)

@@ -85,7 +85,7 @@ class TrainingLoop:
         self._version = dependencies.state.step  # of the engines' weights
         self._kept: list[GroupState] = []  # complete groups among `state.pending`
         self._without_signal = 0  # steps in a row that changed no weight
-        self._saving_seconds = 0.0  # that the previous step's checkpoint took; they count in this step's time
+        self._saving_seconds = 0.0  # of the previous step's checkpoint and export; they count in this step's time
 
     def start(self) -> None:
         """Request the first sandboxes; their episodes start when an engine serves."""

@@ -74,9 +74,11 @@ class Training:
             else:
                 await self._run_policy(sinks)
             await self._saver.wait()
+            await self._exporter.wait()
             await self._reporter.step(step=self._state.step, steps=self._steps, last_checkpoint=self._saver.newest)
         finally:
             self._saver.cancel()
+            self._exporter.cancel()
             if self._canary is not None:
                 await self._canary.close()
             if self.runner.done():
@@ -211,7 +213,6 @@ class Training:
             await self._saver.save(group, state)
         if self._only_supervised:
             await self._exporter.export_if_due(group, state.step, last=last)
-        if self._only_supervised:
             await self._reporter.step(
                 step=state.step,
                 steps=steps,
