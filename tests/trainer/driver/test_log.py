@@ -19,6 +19,7 @@ try:
     raise ValueError("the volume is gone")
 except ValueError:
     logging.exception("the process failed")
+print(len(logging.getLogger().handlers), "handlers")
 """
 
 
@@ -39,3 +40,4 @@ def test_log_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
     ended = run(tmp_path / "file" / "driver.log")
     assert ended.returncode == 0
     assert "the driver's log is on standard output only" in ended.stdout
+    assert "1 handlers" in ended.stdout, "no queue fills that nothing empties"

@@ -23,7 +23,8 @@ class DriverLog:
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
-        logging.getLogger().addHandler(QueueHandler(self._lines))
+        self._handler = QueueHandler(self._lines)
+        logging.getLogger().addHandler(self._handler)
 
     def write_to(self, file: Path) -> None:
         """Append to `file`, in a thread, until the process ends. Logs a warning if the file cannot be opened."""
@@ -31,6 +32,7 @@ class DriverLog:
             file.parent.mkdir(parents=True, exist_ok=True)
             sink = logging.FileHandler(file)
         except OSError as error:
+            logging.getLogger().removeHandler(self._handler)  # nothing would empty its queue
             logger.warning("the driver's log is on standard output only: %s", error)
             return
         sink.setFormatter(logging.Formatter(FORMAT))
