@@ -1,8 +1,8 @@
 """Log-probability and entropy of tokens from logits whose vocabulary is sharded over tensor-parallel ranks.
 
-Guarantees: at most LOGITS_CHUNK values exist in float32 at once, whatever the number of tokens and the size of the
-vocabulary, in the backward pass too; temperature, softmax and entropy are computed in float32; the result is the same
-on every tensor-parallel rank.
+Guarantees: at most LOGITS_CHUNK logits exist at once, with two copies in float32, in the backward pass too, whatever
+the number of tokens. Temperature, softmax and entropy are computed in float32; the result is the same on every
+tensor-parallel rank.
 """
 
 from __future__ import annotations
