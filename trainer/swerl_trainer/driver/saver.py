@@ -1,7 +1,8 @@
 """The checkpoints of the running attempt, written beside its training.
 
-Guarantees: training stops only while the ranks copy what is saved; at most one checkpoint is being written; one that
-cannot be written never looks complete, and its error is raised by the next call; disk access is off the event loop.
+Guarantees: training stops only while the ranks copy what is saved, and for the checkpoint before if that is not yet
+written and mirrored; at most one is being written; one that cannot be written never looks complete, and its error is
+raised by the next call; disk access is off the event loop.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class CheckpointSaver:
 
         `kept`: groups that are complete and not trained yet.
         """
-        await self.wait()
         began = time.monotonic()
+        await self.wait()
         folder, files = await asyncio.to_thread(self._begin, state.step, kept)
         async with self._trainer_lock:
             await ranks.begin_save(folder)

@@ -21,7 +21,8 @@ KEPT = "rollouts.pickle"
 
 def write_kept(folder: Path, groups: Sequence[GroupState]) -> dict[str, FileSum]:
     """Write `groups` to `folder`; the sum of the file."""
-    (folder / KEPT).write_bytes(pickle.dumps(list(groups)))
+    with (folder / KEPT).open("wb") as file:
+        pickle.dump(list(groups), file)
     return sum_files(folder, [KEPT])
 
 
