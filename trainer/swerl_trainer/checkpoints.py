@@ -64,7 +64,7 @@ class CheckpointStore:
 
     def complete(self) -> list[Checkpoint]:
         """Complete checkpoints, oldest first; incomplete and unreadable ones are logged and left out."""
-        return [found for folder in self._folders() if (found := _read(folder)) is not None]
+        return [checkpoint for folder in self._folders() if (checkpoint := _read(folder)) is not None]
 
     def begin(self, step: int) -> Path:
         """A folder for the ranks' files of `step`; what an earlier `begin` left unfinished is removed."""
@@ -141,17 +141,17 @@ def sum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:
 
 def damage(folder: Path, files: Mapping[str, Sequence[int]]) -> list[str]:
     """What is wrong with each file of `folder` that is not as `files` describes it."""
-    found = []
+    problems = []
     for name, (size, crc32) in files.items():
         try:
             now = (folder / name).stat().st_size
             if now != size:
-                found.append(f"{name} has {now} bytes instead of {size}")
+                problems.append(f"{name} has {now} bytes instead of {size}")
             elif _sum(folder / name).crc32 != crc32:
-                found.append(f"{name} has other content than was written")
+                problems.append(f"{name} has other content than was written")
         except OSError as error:
-            found.append(f"{name} cannot be read: {error.strerror}")
-    return found
+            problems.append(f"{name} cannot be read: {error.strerror}")
+    return problems
 
 
 def _sum(path: Path) -> FileSum:

@@ -62,9 +62,9 @@ class Mirror:
         self._system.makedirs(target, exist_ok=True)
         self._system.put([str(path) for path in files], [f"{target}/{path.relative_to(folder)}" for path in files])
         self._system.pipe_file(f"{target}/{MARKER}", folder.name.encode())
-        here = [name for name in self.names() if name <= folder.name]
-        for other in set(self.names()) - set(here[-keep_last:]):
-            self._remove(other)
+        reached = [name for name in self.names() if name <= folder.name]
+        for obsolete in set(self.names()) - set(reached[-keep_last:]):
+            self._remove(obsolete)
 
     def fetch(self, name: str, root: Path) -> None:
         """Copy `name` into the folder `root`, in place of an incomplete one; what an earlier call left is removed."""

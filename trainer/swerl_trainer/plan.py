@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def read_job(path: Path) -> SweRLJobSpec:
     """Spec of the first SweRLJob in `path`. Raises ValueError when there is none, or an invalid one."""
-    documents = [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
-    job = next((each for each in documents if each.get("kind") == "SweRLJob"), None)
+    documents = [document for document in yaml.safe_load_all(path.read_text()) if isinstance(document, dict)]
+    job = next((document for document in documents if document.get("kind") == "SweRLJob"), None)
     if job is None:
         raise ValueError(f"{path} has no SweRLJob")
     try:

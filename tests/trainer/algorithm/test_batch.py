@@ -45,8 +45,8 @@ def test_group_without_signal_counts_in_the_mean_with_advantage_zero() -> None:
 
 
 def test_rollout_ended_by_infrastructure_is_not_in_the_mean() -> None:
-    lost = TrainingSample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
-    batch = policy_batch([*rollouts(), lost], AlgorithmSpec())
+    infra_failed = TrainingSample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
+    batch = policy_batch([*rollouts(), infra_failed], AlgorithmSpec())
     assert [s.trajectory for s in batch.sequences if s.trajectory[0] == "c"] == [("c", 1)]
 
 
@@ -77,8 +77,8 @@ def test_trajectory_weights_give_every_trajectory_the_same_share() -> None:
 
 
 def test_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
-    good, bad = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
-    figures = advantage_metrics(policy_batch([good, bad], AlgorithmSpec(advantage_normalisation="none")))
+    rewarded, penalised = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
+    figures = advantage_metrics(policy_batch([rewarded, penalised], AlgorithmSpec(advantage_normalisation="none")))
     assert figures == pytest.approx({"rewards": 0.0, "advantages": 8 / 12, "returns": 8 / 12})
     assert advantage_metrics(policy_batch([], AlgorithmSpec(advantage_normalisation="none"))) == {}
 
@@ -88,14 +88,14 @@ def test_no_group_with_signal_makes_an_empty_batch() -> None:
 
 
 def test_rollout_without_log_probabilities_cannot_be_trained() -> None:
-    bare = TrainingSample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
+    without_logprobs = TrainingSample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
     with pytest.raises(AlgorithmError, match="log-probabilities"):
-        policy_batch([bare, sample(5, reward=0.0, index=1)], AlgorithmSpec())
+        policy_batch([without_logprobs, sample(5, reward=0.0, index=1)], AlgorithmSpec())
 
 
 def test_text_that_was_encoded_again_is_trained_without_log_probabilities() -> None:
-    bare = [TrainingSample([1, 2, 3], [0, 1, 1], (), float(i), True, "g", i, "task") for i in range(2)]
-    batch = policy_batch(bare, AlgorithmSpec(encoding="text"))
+    without_logprobs = [TrainingSample([1, 2, 3], [0, 1, 1], (), float(i), True, "g", i, "task") for i in range(2)]
+    batch = policy_batch(without_logprobs, AlgorithmSpec(encoding="text"))
     assert [sequence.rollout_logprobs for sequence in batch.sequences] == [None, None]
     assert pack(batch, [0, 1]).rollout is None
 
@@ -114,8 +114,8 @@ def test_minibatches_split_by_trajectory_and_reweigh_each_part() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="trajectory"))
     parts = minibatches(batch, AlgorithmSpec(minibatches=3, loss_aggregation="trajectory"))
     assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
-    owners = [{s.trajectory for s in p.sequences} for p in parts]
-    assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 8
+    trajectories = [{s.trajectory for s in p.sequences} for p in parts]
+    assert not trajectories[0] & trajectories[1] and len(trajectories[0] | trajectories[1] | trajectories[2]) == 8
 
 
 def test_there_are_never_more_minibatches_than_trajectories() -> None:
@@ -140,7 +140,7 @@ def test_any_number_of_samples_is_shared_out_whole_over_four_ranks(count: int) -
     batch = policy_batch(steps, AlgorithmSpec())
     plan = schedule([len(sequence) for sequence in batch.sequences], budget=64, ranks=4)
     assert len({len(of_rank) for of_rank in plan}) == 1
-    assert sorted(place for of_rank in plan for members in of_rank for place in members) == list(range(count))
+    assert sorted(position for of_rank in plan for members in of_rank for position in members) == list(range(count))
     assert float(sum(sequence.weights.sum() for sequence in batch.sequences)) == pytest.approx(1.0, abs=1e-4)
 
 

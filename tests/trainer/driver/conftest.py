@@ -132,8 +132,8 @@ class Watcher:
         self.steps.append(figures)
 
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
-        given = {"before": before, "after": after}
-        self.rates |= {name: rate for name, rate in given.items() if rate is not None}
+        reported = {"before": before, "after": after}
+        self.rates |= {name: rate for name, rate in reported.items() if rate is not None}
 
     def traces(self, step: int) -> bool:
         return step == self.traced

@@ -52,10 +52,10 @@ def test_absent_time_is_no_zero() -> None:
 
 
 def test_shares_and_times_of_a_turn_are_means_of_the_episodes_own() -> None:
-    long = replace(rollout(seconds={"total": 90.0, "model": 9.0, "environment": 45.0, "grading": 10.0}), turns=9)
-    short = replace(rollout(seconds={"total": 2.0, "model": 1.0, "environment": 0.5}), turns=1)
-    silent = replace(rollout(seconds={"total": 3.0, "model": 0.0, "environment": 0.0}), turns=0)
-    figures = rollout_metrics([long, short, silent, rollout()])
+    nine_turns = replace(rollout(seconds={"total": 90.0, "model": 9.0, "environment": 45.0, "grading": 10.0}), turns=9)
+    one_turn = replace(rollout(seconds={"total": 2.0, "model": 1.0, "environment": 0.5}), turns=1)
+    no_turns = replace(rollout(seconds={"total": 3.0, "model": 0.0, "environment": 0.0}), turns=0)
+    figures = rollout_metrics([nine_turns, one_turn, no_turns, rollout()])
     assert figures["agent/time_per_turn"] == pytest.approx((10.0 + 2.0) / 2)
     assert figures["agent/model_query_time_avg"] == pytest.approx((1.0 + 1.0) / 2)
     assert figures["agent/env_execution_time_avg"] == pytest.approx((5.0 + 0.5) / 2)
@@ -67,8 +67,8 @@ def test_shares_and_times_of_a_turn_are_means_of_the_episodes_own() -> None:
 
 
 def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
-    looked = replace(rollout(), suspicions=frozenset({"network", "git-all"}))
-    figures = rollout_metrics([looked, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
+    suspicious = replace(rollout(), suspicions=frozenset({"network", "git-all"}))
+    figures = rollout_metrics([suspicious, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
     assert (figures["agent/suspicion/network"], figures["agent/suspicion/git-all"]) == (2, 1)
 
 
@@ -85,16 +85,16 @@ def test_engine_request_metadata_is_read() -> None:
 
 
 def test_exec_faults_of_lost_episodes_are_counted() -> None:
-    broken = replace(rollout(valid=False), timeouts=1, exec_retries=2, handshake_errors=3)
-    figures = rollout_metrics([broken, replace(rollout(), timeouts=1)])
+    faulty = replace(rollout(valid=False), timeouts=1, exec_retries=2, handshake_errors=3)
+    figures = rollout_metrics([faulty, replace(rollout(), timeouts=1)])
     names = ("sandbox/exec_timeouts", "sandbox/exec_retries", "sandbox/ws_handshake_errors")
     assert [figures[name] for name in names] == [2, 2, 3]
 
 
 def test_parts_of_a_sandboxs_start_add_up() -> None:
-    started = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
-    unheard = replace(rollout(), waits={"queue": 3.0, "schedule": 0.5, "start": 0.5})
-    figures = rollout_metrics([started, unheard, rollout()])
+    known_pull = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
+    unknown_pull = replace(rollout(), waits={"queue": 3.0, "schedule": 0.5, "start": 0.5})
+    figures = rollout_metrics([known_pull, unknown_pull, rollout()])
     assert figures["sandbox/create_latency_mean"] == 4.0
     assert figures["sandbox/create_latency/queue_mean"] == 2.0
     assert figures["sandbox/create_latency/pull_mean"] == 2.5, "a pull that is not known is none of 0 s"
@@ -129,17 +129,17 @@ def test_reference_fixes_that_pass_are_a_rate() -> None:
 
 
 def test_verdicts_without_contrast_are_a_share_of_the_resolved_ones() -> None:
-    plain = rollout()
-    uncontrasted = replace(plain, resolved=True, verdict="resolved", uncontrasted=True)
-    others = [replace(plain, resolved=True, verdict="resolved"), replace(plain, resolved=False, verdict="unresolved")]
-    assert rollout_metrics([uncontrasted, *others])["sandbox/uncontrasted_rate"] == 0.5
-    assert "sandbox/uncontrasted_rate" not in rollout_metrics(others[1:])
+    base = rollout()
+    uncontrasted = replace(base, resolved=True, verdict="resolved", uncontrasted=True)
+    contrasted = [replace(base, resolved=True, verdict="resolved"), replace(base, resolved=False, verdict="unresolved")]
+    assert rollout_metrics([uncontrasted, *contrasted])["sandbox/uncontrasted_rate"] == 0.5
+    assert "sandbox/uncontrasted_rate" not in rollout_metrics(contrasted[1:])
 
 
 def test_every_figure_is_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
-    whole = replace(
+    documented = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    complete = replace(
         rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait"), 1.0)),
         usage=dict.fromkeys(("requests", "prompt_tokens", "cached_tokens", "latency", "queue", "first_token"), 1.0)
         | {"latency": 2.0},
@@ -147,14 +147,14 @@ def test_every_figure_is_in_the_docs() -> None:
         step_scores={0: 1.0},
         segments=[TokenSegment([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )
-    given = rollout_metrics([whole, rollout(valid=False)]) | group_metrics([[whole, whole]], {"stale": 1})
-    given |= staleness_metrics([whole], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
-    given |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
-    given |= dict.fromkeys(f"train/{name}" for name in METRICS if name not in TRAIN_NAMES)
+    reported = rollout_metrics([complete, rollout(valid=False)]) | group_metrics([[complete, complete]], {"stale": 1})
+    reported |= staleness_metrics([complete], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
+    reported |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
+    reported |= dict.fromkeys(f"train/{name}" for name in METRICS if name not in TRAIN_NAMES)
     families = ("exit_status", "patch_source", "verdict", "infra_failed", "count_", "drop_")  # one name per value
-    missing = [name for name in given if name not in known and not any(family in name for family in families)]
+    missing = [name for name in reported if name not in documented and not any(family in name for family in families)]
     assert not missing
-    assert all(any(family in name for name in known) for family in families)
+    assert all(any(family in name for name in documented) for family in families)
 
 
 # Names of the trainer's and the sandboxes' figures that dashboards of this field know.
@@ -175,8 +175,8 @@ FIELD_FIGURES = {
 
 def test_figures_that_the_field_knows_are_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
-    assert {f"{family}/{name}" for family, names in FIELD_FIGURES.items() for name in names.split()} <= known
+    documented = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    assert {f"{family}/{name}" for family, names in FIELD_FIGURES.items() for name in names.split()} <= documented
 
 
 # Names of the agent's figures that dashboards of this field know.
@@ -204,14 +204,14 @@ AGENT_FIGURES = [
 
 def test_agent_metrics_match_the_documented_names() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    listed = set(re.findall(r"`agent/([^`]+)`", page))
+    documented = set(re.findall(r"`agent/([^`]+)`", page))
     seconds = dict.fromkeys(("total", "model", "environment", "grading", "exec"), 1.0)
-    given = {name.removeprefix("agent/") for name in rollout_metrics([rollout(seconds=seconds)]) if "agent/" in name}
-    assert set(AGENT_FIGURES) <= listed & given
-    families = {name.partition("/")[0] for name in listed if "<" in name}
-    ours = {"format_error_rate", "context_omitted_turns_mean"}
-    assert {name for name in listed if "<" not in name} == {*AGENT_FIGURES, *ours}
-    assert {name for name in given if name.partition("/")[0] not in families} == {*AGENT_FIGURES, *ours}
+    reported = {name.removeprefix("agent/") for name in rollout_metrics([rollout(seconds=seconds)]) if "agent/" in name}
+    assert set(AGENT_FIGURES) <= documented & reported
+    families = {name.partition("/")[0] for name in documented if "<" in name}
+    additional = {"format_error_rate", "context_omitted_turns_mean"}
+    assert {name for name in documented if "<" not in name} == {*AGENT_FIGURES, *additional}
+    assert {name for name in reported if name.partition("/")[0] not in families} == {*AGENT_FIGURES, *additional}
 
 
 def test_sandboxes_that_were_ready_are_hits() -> None:
@@ -234,15 +234,15 @@ def test_turns_count_answers_without_a_command() -> None:
 
 
 def test_rate_is_the_mean_of_the_episodes_own() -> None:
-    wordy = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
-    short = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
-    silent = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)
-    figures = rollout_metrics([wordy, short, silent])
+    nine_turns = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
+    one_turn = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
+    no_turns = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)
+    figures = rollout_metrics([nine_turns, one_turn, no_turns])
     assert figures["agent/format_error_rate"] == 0.5
     assert figures["sandbox/exec_overhead_ratio"] == pytest.approx((0.1 + 0.05) / 2)
     assert figures["sandbox/exec_overhead_per_turn"] == pytest.approx(1.5 / 10), "a mean over the turns"
     assert figures["sandbox/exec_latency_mean"] == pytest.approx(1.5 / 9), "a mean over the commands"
-    assert "agent/format_error_rate" not in rollout_metrics([silent])
+    assert "agent/format_error_rate" not in rollout_metrics([no_turns])
 
 
 def test_endings_count_what_infrastructure_ended_too() -> None:

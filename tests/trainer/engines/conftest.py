@@ -108,7 +108,7 @@ class RoutedEngine:
     """One engine behind a router, and the model the training side holds."""
 
     pool: EnginePool
-    owner: LocalEngine
+    handle: LocalEngine
     source: InProcessTrainer
     http: aiohttp.ClientSession
     trainer_lock: asyncio.Lock
@@ -121,15 +121,15 @@ class RoutedEngine:
             f"{self.pool.router.url}/generate", json=body, headers={"X-SMG-Routing-Key": "episode"}
         ) as response:
             assert response.status == 200, await response.text()
-            answer = await response.json()
-        return answer[0] if isinstance(answer, list) else answer
+            result = await response.json()
+        return result[0] if isinstance(result, list) else result
 
     async def distance(self) -> float:
         """Largest difference between the engine's log-probabilities and transformers' on the held model."""
-        answer = await self.generate(max_new_tokens=16, temperature=1.0, ignore_eos=True)
-        engine = [entry[0] for entry in answer["meta_info"]["output_token_logprobs"]]
-        held = log_probs(self.source.model, PROMPT, answer["output_ids"])
-        return max(abs(a - b) for a, b in zip(engine, held, strict=True))
+        result = await self.generate(max_new_tokens=16, temperature=1.0, ignore_eos=True)
+        actual = [entry[0] for entry in result["meta_info"]["output_token_logprobs"]]
+        expected = log_probs(self.source.model, PROMPT, result["output_ids"])
+        return max(abs(a - b) for a, b in zip(actual, expected, strict=True))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -139,17 +139,17 @@ async def routed_engine(
     """A running engine started from one model while the training side holds another."""
     logs = tmp_path_factory.mktemp("logs")
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
-    owner = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
+    handle = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = InProcessTrainer(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "router.log")
-        pool = EnginePool([owner], router, http, probe_seconds=20.0, probe_pause=2.0)
+        pool = EnginePool([handle], router, http, probe_seconds=20.0, probe_pause=2.0)
         try:
             await pool.start()
             trainer_lock = asyncio.Lock()
             await pool.attach(source, 0, trainer_lock)
             watcher = asyncio.create_task(pool.watch())
-            yield RoutedEngine(pool, owner, source, http, trainer_lock, watcher)
+            yield RoutedEngine(pool, handle, source, http, trainer_lock, watcher)
             watcher.cancel()
         finally:
             await pool.close()

@@ -17,7 +17,7 @@ CONVERSATION = [{"role": "system", "content": "Be brief."}, {"role": "user", "co
 
 async def addresses(routed_engine: RoutedEngine) -> tuple[str, list[str]]:
     """The model's name at the server, and the servers' base addresses."""
-    server = routed_engine.owner._server
+    server = routed_engine.handle._server
     assert server is not None
     async with routed_engine.http.get(f"{server.url}/v1/models") as response:
         name = (await response.json())["data"][0]["id"]

@@ -23,7 +23,7 @@ ROUTING_KEY = "gateway"
 
 async def scores(routed_engine: RoutedEngine, tokens: list[int]) -> list[float | None]:
     """The engine's log-prob of each token after those before it."""
-    server = routed_engine.owner._server
+    server = routed_engine.handle._server
     assert server is not None
     body = {
         "input_ids": tokens,

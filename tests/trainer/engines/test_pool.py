@@ -46,8 +46,8 @@ async def test_update_gives_new_weights_under_a_new_version(routed_engine: Route
     assert await routed_engine.distance() > TOLERANCE
     async with routed_engine.trainer_lock:
         await routed_engine.pool.update_weights(1)
-    answer = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
-    assert answer["meta_info"]["weight_version"] == "1"
+    result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert result["meta_info"]["weight_version"] == "1"
     assert await routed_engine.distance() <= TOLERANCE
 
 
@@ -66,14 +66,14 @@ async def test_request_during_a_long_update_waits_for_its_end(routed_engine: Rou
     client = routed_engine.pool._clients()[0]
     async with routed_engine.trainer_lock:
         await client.pause("retract")
-        waiting = asyncio.create_task(routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
+        first = asyncio.create_task(routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
         await asyncio.sleep(UPDATE_SECONDS)
-        late = asyncio.create_task(routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
+        second = asyncio.create_task(routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
         await asyncio.sleep(1)
-        assert not waiting.done()
-        assert not late.done()
+        assert not first.done()
+        assert not second.done()
         await client.resume()
-    for request in (waiting, late):
+    for request in (first, second):
         assert (await request)["meta_info"]["weight_version"] == "2"
 
 
@@ -90,7 +90,7 @@ async def test_killed_router_restarts_with_its_engines(routed_engine: RoutedEngi
 
 
 async def test_engine_that_hangs_is_replaced_with_the_present_weights(routed_engine: RoutedEngine) -> None:
-    server = routed_engine.owner._server
+    server = routed_engine.handle._server
     assert server is not None
     assert await EngineClient(server.url, routed_engine.http).generates(60)
     os.killpg(server.process.pid, signal.SIGSTOP)
@@ -98,8 +98,8 @@ async def test_engine_that_hangs_is_replaced_with_the_present_weights(routed_eng
         while not routed_engine.pool.replaced:
             assert not routed_engine.watcher.done()
             await asyncio.sleep(0.5)
-    answer = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
-    assert answer["meta_info"]["weight_version"] == "2"
+    result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert result["meta_info"]["weight_version"] == "2"
     assert await routed_engine.distance() <= TOLERANCE
     perturb(routed_engine.source.model)
     async with routed_engine.trainer_lock:
@@ -112,15 +112,15 @@ async def test_engine_on_the_trainers_gpu_reads_its_memory(routed_engine: Routed
     torch.multiprocessing.set_sharing_strategy("file_system")  # handles that any process of the machine can open
     try:
         perturb(routed_engine.source.model)
-        engine = routed_engine.owner._server
+        engine = routed_engine.handle._server
         assert engine is not None
         client = EngineClient(engine.url, routed_engine.http, locations=await routed_engine.source.locations())
         async with routed_engine.trainer_lock:
             await CudaIpcLink(routed_engine.source, [client]).send(4)
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
-    answer = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
-    assert answer["meta_info"]["weight_version"] == "4"
+    result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert result["meta_info"]["weight_version"] == "4"
     assert await routed_engine.distance() <= TOLERANCE
 
 
@@ -128,7 +128,7 @@ async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: Rou
     running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
     await asyncio.sleep(1.0)
     perturb(routed_engine.source.model)
-    engine = routed_engine.owner._server
+    engine = routed_engine.handle._server
     assert engine is not None
     link = ProcessGroupLink(
         routed_engine.source, [EngineClient(engine.url, routed_engine.http)], "gloo", keep_cache=True
@@ -136,9 +136,9 @@ async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: Rou
     async with routed_engine.trainer_lock:
         await link.send(5)
         await link.close()
-    answer = (await running)["meta_info"]
-    assert [span["version"] for span in answer["weight_versions"]] == ["4", "5"]
-    assert answer["num_retractions"] == 0
+    meta = (await running)["meta_info"]
+    assert [span["version"] for span in meta["weight_versions"]] == ["4", "5"]
+    assert meta["num_retractions"] == 0
     async with routed_engine.trainer_lock:
         await routed_engine.pool.update_weights(6)
     assert await routed_engine.distance() <= TOLERANCE

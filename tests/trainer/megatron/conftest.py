@@ -77,14 +77,14 @@ def batch() -> Batch:
             samples.append(
                 TrainingSample(tokens, mask, logprobs, float(index == group), True, f"g{group}", index, f"task-{group}")
             )
-    plain = policy_batch(samples, AlgorithmSpec())
+    base = policy_batch(samples, AlgorithmSpec())
     generator = torch.Generator().manual_seed(5)
 
-    def near(values: torch.Tensor) -> torch.Tensor:
+    def noisy(values: torch.Tensor) -> torch.Tensor:
         return values + torch.randn(len(values), generator=generator) * 0.15
 
-    rollout = [s.rollout_logprobs for s in plain.sequences if s.rollout_logprobs is not None]
-    return plain.with_old_logprobs([near(r) for r in rollout]).with_reference_logprobs([near(r) for r in rollout])
+    rollout = [s.rollout_logprobs for s in base.sequences if s.rollout_logprobs is not None]
+    return base.with_old_logprobs([noisy(r) for r in rollout]).with_reference_logprobs([noisy(r) for r in rollout])
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def make_config(models: dict[str, Path]) -> MakeConfig:
     def make(
         *, tied: bool = False, model: str = "", dtype: Any = "float32", lora: LoraSpec | None = None, **fields: Any
     ) -> RankConfig:
-        chosen = {"max_tokens_per_gpu": 150, "lr": 1e-3, "max_grad_norm": 0.5, "weight_decay": 0.0} | fields
-        assert chosen.keys() <= TrainerSpec.model_fields.keys() | AlgorithmSpec.model_fields.keys()
-        trainer = {name: value for name, value in chosen.items() if name in TrainerSpec.model_fields}
-        algorithm = {name: value for name, value in chosen.items() if name not in trainer}
+        settings = {"max_tokens_per_gpu": 150, "lr": 1e-3, "max_grad_norm": 0.5, "weight_decay": 0.0} | fields
+        assert settings.keys() <= TrainerSpec.model_fields.keys() | AlgorithmSpec.model_fields.keys()
+        trainer = {name: value for name, value in settings.items() if name in TrainerSpec.model_fields}
+        algorithm = {name: value for name, value in settings.items() if name not in trainer}
         return RankConfig(
             model or str(models["tied" if tied else "untied"]),
             dtype,
@@ -114,13 +114,13 @@ def start() -> Iterator[Start]:
     """Start a trainer of one rank in this process; the one before it is closed."""
     running: list[MegatronTrainer] = []
 
-    def begin(config: RankConfig) -> MegatronTrainer:
+    def start_trainer(config: RankConfig) -> MegatronTrainer:
         if running:
             running.pop().close()
         running.append(MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
         return running[0]
 
-    yield begin
+    yield start_trainer
     if running:
         running.pop().close()
 
@@ -135,8 +135,8 @@ def run_ranks(tmp_path: Path) -> RunRanks:
         torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-W", "ignore", str(RANKS), str(job), str(world_size)]
-        ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=800)
-        assert ended.returncode == 0, f"{ended.stdout[-2000:]}{ended.stderr[-6000:]}"
+        completed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=800)
+        assert completed.returncode == 0, f"{completed.stdout[-2000:]}{completed.stderr[-6000:]}"
         report: dict[str, Any] = torch.load(out, weights_only=False)
         return report
 

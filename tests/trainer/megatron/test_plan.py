@@ -92,8 +92,8 @@ def test_ranks_hold_what_the_plan_says(name: str, model: Path, tmp_path: Path) -
     settings = TrainingSettings(4, TOKENS, "none", offload=False, colocate=False, reference=False)
     planned = rank_memory(read_shape(model), Layout.of(trainer), settings)
     for measured in ranks(tmp_path, {"config": config, "batch": batch()}):
-        for part, held in measured["held"].items():
-            assert held == pytest.approx(planned["step"].host[part], rel=0.01), part
+        for part, size in measured["held"].items():
+            assert size == pytest.approx(planned["step"].host[part], rel=0.01), part
         for phase, peak in measured["peaks"].items():
             assert peak == pytest.approx(planned[phase].host_bytes - CPU_PROCESS, rel=0.1), phase
 
@@ -110,5 +110,5 @@ def ranks(folder: Path, job: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     outputs = [process.communicate(timeout=400)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)[-4000:]
-    found: list[dict[str, Any]] = torch.load(out, weights_only=False)
-    return found
+    reports: list[dict[str, Any]] = torch.load(out, weights_only=False)
+    return reports

@@ -16,43 +16,43 @@ SETTINGS = TrainingSettings(2, 8192, "full", offload=False, colocate=False, refe
 
 def test_what_stays_is_counted_by_hand() -> None:
     assert SHAPE is not None
-    each = rank_parameters(SHAPE, LAYOUT, 0).all
+    parameters = rank_parameters(SHAPE, LAYOUT, 0).all
     step = rank_memory(SHAPE, LAYOUT, SETTINGS)["step"].gpu
-    assert (step["weights"], step["gradients"]) == (2 * each, 4 * each)
-    assert step["optimizer"] == pytest.approx(12 * each / 4, rel=1e-6)
+    assert (step["weights"], step["gradients"]) == (2 * parameters, 4 * parameters)
+    assert step["optimizer"] == pytest.approx(12 * parameters / 4, rel=1e-6)
     assert step["reserve"] == GPU_RESERVE
 
 
 def test_full_recomputation_keeps_one_row_per_layer_and_one_layer() -> None:
     assert SHAPE is not None
-    kept = {
+    activations = {
         mode: rank_memory(SHAPE, LAYOUT, replace(SETTINGS, recompute=mode))["step"].gpu["activations"]
         for mode in ("none", "full")
     }
     rows = SHAPE.layers * 2 * 8192 * SHAPE.hidden / 4  # divided by sequence parallelism
-    assert rows < kept["full"] < 2 * rows
-    assert kept["none"] > 5 * kept["full"]
+    assert rows < activations["full"] < 2 * rows
+    assert activations["none"] > 5 * activations["full"]
 
 
 def test_offloaded_optimizer_moves_to_the_host() -> None:
     assert SHAPE is not None
-    here, there = (rank_memory(SHAPE, LAYOUT, replace(SETTINGS, offload=flag))["step"] for flag in (False, True))
-    assert there.gpu["optimizer"] == 0 and there.host["optimizer"] == pytest.approx(1.5 * here.gpu["optimizer"])
+    on_gpu, on_host = (rank_memory(SHAPE, LAYOUT, replace(SETTINGS, offload=flag))["step"] for flag in (False, True))
+    assert on_host.gpu["optimizer"] == 0 and on_host.host["optimizer"] == pytest.approx(1.5 * on_gpu.gpu["optimizer"])
 
 
 def test_save_copies_what_the_rank_owns() -> None:
     assert SHAPE is not None
     memory = rank_memory(SHAPE, LAYOUT, SETTINGS)
-    each = rank_parameters(SHAPE, LAYOUT, 0).all
-    assert memory["save"].host["written"] == pytest.approx((12 + 2) * each / 4, rel=1e-6)
+    parameters = rank_parameters(SHAPE, LAYOUT, 0).all
+    assert memory["save"].host["written"] == pytest.approx((12 + 2) * parameters / 4, rel=1e-6)
     assert memory["save"].gpu_bytes == memory["step"].gpu_bytes
 
 
 def test_save_of_experts_copies_what_the_rank_owns_of_each_kind() -> None:
     mixture, layout = known_shape("Qwen/Qwen3-30B-A3B"), Layout(pods=4, gpus=4, expert=4)
     assert mixture is not None
-    each = rank_parameters(mixture, layout, 0)
-    owned = each.shared / layout.optimizer_shards + each.experts / layout.expert_shards
+    parameters = rank_parameters(mixture, layout, 0)
+    owned = parameters.shared / layout.optimizer_shards + parameters.experts / layout.expert_shards
     written = rank_memory(mixture, layout, SETTINGS)["save"].host["written"]
     assert written == pytest.approx((12 + 2) * owned, rel=1e-6)
 
@@ -66,20 +66,20 @@ def test_engines_on_the_same_gpu_come_when_gradients_are_gone() -> None:
 
 def test_first_stage_keeps_micro_batches_for_all_stages() -> None:
     assert SHAPE is not None
-    one, four = (
+    one_stage, four_stages = (
         rank_memory(SHAPE, Layout(pods=4, gpus=4, tensor=4, pipeline=stages), replace(SETTINGS, recompute="none"))
         for stages in (1, 4)
     )
-    assert four["step"].gpu["activations"] == pytest.approx(one["step"].gpu["activations"], rel=0.05)
+    assert four_stages["step"].gpu["activations"] == pytest.approx(one_stage["step"].gpu["activations"], rel=0.05)
 
 
 def test_adapters_alone_have_gradients_and_optimizer() -> None:
     assert SHAPE is not None
     adapted = replace(SETTINGS, adapter_rank=32, adapter_targets=("q_proj", "o_proj"), reference=True)
     memory = rank_memory(SHAPE, LAYOUT, adapted)
-    each = 64 * 32 * (2 * 5120 + 2 * 64 * 128 // 4)
-    assert memory["step"].gpu["gradients"] == 4 * each
-    assert memory["step"].gpu["weights"] == 2 * (rank_parameters(SHAPE, LAYOUT, 0).all + each)
+    adapters = 64 * 32 * (2 * 5120 + 2 * 64 * 128 // 4)
+    assert memory["step"].gpu["gradients"] == 4 * adapters
+    assert memory["step"].gpu["weights"] == 2 * (rank_parameters(SHAPE, LAYOUT, 0).all + adapters)
     assert "reference" not in memory["step"].host  # the frozen weights are the reference
     assert memory["load"].gpu["weights"] < 1.01 * memory["step"].gpu["weights"]
 

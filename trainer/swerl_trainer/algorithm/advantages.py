@@ -57,8 +57,8 @@ def advantages_of(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -
 
 def compares_groups(algorithm: AlgorithmSpec) -> bool:
     """Whether an advantage compares a rollout with others of its group, so that equal rewards give no gradient."""
-    alone = algorithm.name == "reinforce" and algorithm.group_size == 1
-    return not (alone or algorithm.name == "reinforce_plus_plus")
+    single_rollout = algorithm.name == "reinforce" and algorithm.group_size == 1
+    return not (single_rollout or algorithm.name == "reinforce_plus_plus")
 
 
 def group_advantages(samples: Sequence[TrainingSample], *, scale_by_std: bool = True) -> dict[int, float]:
@@ -85,20 +85,19 @@ def answer_advantages(
     """
     outcomes = group_advantages(samples, scale_by_std=scale_by_std)
     scored = {
-        place: _ScoredAnswers(rewards, scale_by_std=scale_by_std)
-        for place, rewards in _rewards_by_answer(samples).items()
+        key: _ScoredAnswers(rewards, scale_by_std=scale_by_std) for key, rewards in _rewards_by_answer(samples).items()
     }
-    found: dict[int, list[tuple[int, int, float]]] = {}
+    spans: dict[int, list[tuple[int, int, float]]] = {}
     for position, sample in enumerate(samples):
         if not sample.valid:
             continue
         for answer, start, end in sample.answers:
-            place = scored.get((sample.group, answer))
-            alone = place is None or sample.index not in place.rewards or len(place.rewards) < 2
-            advantage = outcomes.get(position) if place is None or alone else place.advantages.get(sample.index)
+            answers = scored.get((sample.group, answer))
+            unpaired = answers is None or sample.index not in answers.rewards or len(answers.rewards) < 2
+            advantage = outcomes.get(position) if answers is None or unpaired else answers.advantages.get(sample.index)
             if advantage is not None:
-                found.setdefault(position, []).append((start, end, advantage))
-    return found
+                spans.setdefault(position, []).append((start, end, advantage))
+    return spans
 
 
 def has_signal(rewards: Iterable[float]) -> bool:
@@ -120,9 +119,9 @@ def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, 
         if not sample.valid:
             partly_invalid.add(sample.trajectory)
             continue
-        known = rewards.setdefault(sample.group, {}).setdefault(sample.index, sample.reward)
-        if known != sample.reward:
-            raise AlgorithmError(f"{sample.name}: reward {sample.reward}, other samples of its trajectory {known}")
+        recorded = rewards.setdefault(sample.group, {}).setdefault(sample.index, sample.reward)
+        if recorded != sample.reward:
+            raise AlgorithmError(f"{sample.name}: reward {sample.reward}, other samples of its trajectory {recorded}")
     for group, index in partly_invalid:
         rewards.get(group, {}).pop(index, None)
     return rewards
@@ -158,23 +157,23 @@ def _normalised(values: Mapping[Trajectory, float], samples: Sequence[TrainingSa
         if sample.trajectory in values:
             tokens[sample.trajectory] += sample.trainable_tokens
     count = tokens.total()
-    if count < 2 or not has_signal(values[each] for each in tokens if tokens[each]):
+    if count < 2 or not has_signal(values[trajectory] for trajectory in tokens if tokens[trajectory]):
         return {}
-    mean = sum(values[each] * tokens[each] for each in tokens) / count
-    variance = sum((values[each] - mean) ** 2 * tokens[each] for each in tokens) / (count - 1)
-    return {each: (value - mean) / math.sqrt(variance + VARIANCE_FLOOR) for each, value in values.items()}
+    mean = sum(values[trajectory] * tokens[trajectory] for trajectory in tokens) / count
+    variance = sum((values[trajectory] - mean) ** 2 * tokens[trajectory] for trajectory in tokens) / (count - 1)
+    return {trajectory: (value - mean) / math.sqrt(variance + VARIANCE_FLOOR) for trajectory, value in values.items()}
 
 
 def _own(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[int, float]:
     function: AdvantageFunction = own_function("advantage", algorithm.advantage)
-    found = function(samples, algorithm)
-    for position, advantage in found.items():
+    advantages = function(samples, algorithm)
+    for position, advantage in advantages.items():
         if not 0 <= position < len(samples) or not math.isfinite(advantage):
             raise AlgorithmError(
                 f"algorithm.advantage: {algorithm.advantage} gave {advantage} for position {position}; it must give "
                 f"finite numbers for positions 0 to {len(samples) - 1}"
             )
-    return {position: advantage for position, advantage in found.items() if samples[position].valid}
+    return {position: advantage for position, advantage in advantages.items() if samples[position].valid}
 
 
 class _ScoredAnswers:

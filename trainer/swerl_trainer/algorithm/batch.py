@@ -107,8 +107,8 @@ def policy_batch(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) ->
 
 def demonstration_batch(samples: Iterable[TrainingSample]) -> Batch:
     """Batch for supervised fine-tuning: every valid sample, with advantage 1 and equal weight on each masked token."""
-    whole = ((sample, [(0, len(sample.tokens), 1.0)]) for sample in samples)
-    chosen = [(sample, spans) for sample, spans in whole if sample.valid and sample.trainable_tokens]
+    spanned = ((sample, [(0, len(sample.tokens), 1.0)]) for sample in samples)
+    chosen = [(sample, spans) for sample, spans in spanned if sample.valid and sample.trainable_tokens]
     return replace(_batch(chosen, AlgorithmSpec()), demonstrations=True)
 
 
@@ -118,14 +118,14 @@ def advantage_metrics(batch: Batch) -> dict[str, float]:
     `rewards`: of the trajectories, normalised in their groups; `advantages` and `returns`: of the tokens, the same,
     because there is no value model.
     """
-    of: dict[tuple[str, int], list[Tensor]] = {}
+    advantages: dict[tuple[str, int], list[Tensor]] = {}
     for sequence in batch.sequences:
-        of.setdefault(sequence.trajectory, []).append(sequence.advantages[sequence.mask])
-    if not of:
+        advantages.setdefault(sequence.trajectory, []).append(sequence.advantages[sequence.mask])
+    if not advantages:
         return {}
-    tokens = [torch.cat(parts) for parts in of.values()]
+    tokens = [torch.cat(parts) for parts in advantages.values()]
     mean = float(torch.cat(tokens).mean())
-    return {"rewards": fmean(float(each.mean()) for each in tokens), "advantages": mean, "returns": mean}
+    return {"rewards": fmean(float(values.mean()) for values in tokens), "advantages": mean, "returns": mean}
 
 
 def rollout_batch(samples: Sequence[TrainingSample]) -> tuple[list[int], Batch]:
@@ -142,12 +142,12 @@ def corrected(batch: Batch, algorithm: AlgorithmSpec) -> Batch:
         raise AlgorithmError("correction needs old and rollout log-probabilities of every sequence")
     counts = torch.tensor([len(values) for values in old])
     of_token = torch.arange(len(batch)).repeat_interleave(counts)
-    found = importance_weights(torch.cat(old), torch.cat(rollout), of_token, len(batch), correction_of(algorithm))
-    parts = (found.weights, found.active, found.rejected)
+    result = importance_weights(torch.cat(old), torch.cat(rollout), of_token, len(batch), correction_of(algorithm))
+    parts = (result.weights, result.active, result.rejected)
     ends = counts.cumsum(0)[:-1].tolist()
     split = zip(*(values.tensor_split(ends) for values in parts), strict=True)
-    kept = [_corrected(s, *values) for s, values in zip(batch.sequences, split, strict=True)]
-    return replace(batch, sequences=tuple(_weighted([s for s in kept if s.mask.any()], algorithm)))
+    sequences = [_corrected(s, *values) for s, values in zip(batch.sequences, split, strict=True)]
+    return replace(batch, sequences=tuple(_weighted([s for s in sequences if s.mask.any()], algorithm)))
 
 
 def minibatches(batch: Batch, algorithm: AlgorithmSpec) -> list[Batch]:

@@ -76,8 +76,8 @@ def _mismatch_metrics(terms: TokenTerms, algorithm: AlgorithmSpec) -> dict[str, 
     metrics = mismatch(trainer, terms.rollout)
     if terms.correction is not None and terms.correction_active is not None:
         return {"correction_weight": terms.correction, "correction_active": terms.correction_active, **metrics}
-    found = importance_weights(trainer, terms.rollout, terms.sequence, terms.sequences, correction)
-    return {"correction_weight": found.weights, "correction_active": found.active, **metrics}
+    result = importance_weights(trainer, terms.rollout, terms.sequence, terms.sequences, correction)
+    return {"correction_weight": result.weights, "correction_active": result.active, **metrics}
 
 
 def _required(value: Tensor | None, what: str, setting: str) -> Tensor:

@@ -21,14 +21,14 @@ def own_function(field: str, path: str) -> Callable[..., Any]:
     """The function that `algorithm.<field>` names. Raises AlgorithmError when it cannot be imported."""
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise AlgorithmError(
             f"algorithm.{field}: cannot import {path}: {error}; install its package in trainer.image"
         ) from error
-    if not callable(found):
-        raise AlgorithmError(f"algorithm.{field}: {path} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(function):
+        raise AlgorithmError(f"algorithm.{field}: {path} is a {type(function).__name__}, not a function")
+    return function  # type: ignore[no-any-return]
 
 
 def check_own_functions(algorithm: AlgorithmSpec) -> None:

@@ -132,9 +132,9 @@ async def _remove_sandboxes(client: KubeClient, job: Job) -> None:
     """Delete the remaining sandboxes of this attempt."""
     try:
         async with asyncio.timeout(CLEANUP_SECONDS):
-            found = await client.list(API_VERSION, "swesandboxes", job.namespace, labels=job.selector)
-            left = [item["metadata"]["name"] for item in found]
-            deletions = (client.delete(API_VERSION, "swesandboxes", job.namespace, name) for name in left)
+            items = await client.list(API_VERSION, "swesandboxes", job.namespace, labels=job.selector)
+            remaining = [item["metadata"]["name"] for item in items]
+            deletions = (client.delete(API_VERSION, "swesandboxes", job.namespace, name) for name in remaining)
             await asyncio.gather(*deletions, return_exceptions=True)
     except (KubeError, TimeoutError) as error:
         logger.warning("cannot remove the sandboxes, the operator removes them with the Lease: %s", error)

@@ -49,11 +49,11 @@ class Download:
 
 async def download(job: Job) -> None:
     """Download everything. Raises JobError naming the field and what to do."""
-    wanted = list(downloads(job))
-    if not wanted:
+    items = list(downloads(job))
+    if not items:
         return
     environment = {name: value for name, value in os.environ.items() if name not in OFFLINE}
-    command = [sys.executable, "-m", __name__, json.dumps([asdict(one) for one in wanted])]
+    command = [sys.executable, "-m", __name__, json.dumps([asdict(item) for item in items])]
     code, output = await run_child(command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"})
     if code:
         lines = output.strip().splitlines() or [f"the process exited with code {code}"]
@@ -74,13 +74,13 @@ def downloads(job: Job) -> Iterator[Download]:
         yield _tasks("evaluation.source", paths.evaluation, held_out, held_out.source.hugging_face, "evaluation")
 
 
-def fetch(wanted: Download) -> None:
+def fetch(item: Download) -> None:
     """Do one download; raises what the libraries raise, and TaskError for rows that are not tasks."""
-    folder = Path(wanted.folder)
-    if wanted.purpose is None:
-        _fetch_model(wanted, folder)
+    folder = Path(item.folder)
+    if item.purpose is None:
+        _fetch_model(item, folder)
     else:
-        _fetch_tasks(wanted, folder, wanted.purpose)
+        _fetch_tasks(item, folder, item.purpose)
 
 
 def _model(field: str, folder: Path, hub: HuggingFaceSource) -> Download:
@@ -91,24 +91,24 @@ def _tasks(field: str, folder: Path, selection: TaskSelection, hub: HuggingFaceS
     return Download(field, str(folder), hub.id, hub.revision, purpose, hub.config, hub.split, selection.filter)
 
 
-def _fetch_model(wanted: Download, folder: Path) -> None:
+def _fetch_model(item: Download, folder: Path) -> None:
     if (folder / MARKER).is_file():
         return
     import huggingface_hub
 
     huggingface_hub.snapshot_download(
-        wanted.id, revision=wanted.revision, local_dir=folder, allow_patterns=MODEL_FILES, ignore_patterns=IGNORED_FILES
+        item.id, revision=item.revision, local_dir=folder, allow_patterns=MODEL_FILES, ignore_patterns=IGNORED_FILES
     )
     if not (folder / "config.json").is_file():
         raise ValueError("the repository has no config.json: it is not a model in Hugging Face format")
-    (folder / MARKER).write_text(f"{wanted.id}@{wanted.revision}\n")
+    (folder / MARKER).write_text(f"{item.id}@{item.revision}\n")
 
 
-def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
+def _fetch_tasks(item: Download, folder: Path, purpose: Purpose) -> None:
     malformed: list[TaskError] = []
-    source = RowSource(wanted.id, wanted.config, wanted.split, wanted.revision)
+    source = RowSource(item.id, item.config, item.split, item.revision)
     try:
-        entries = gather([source], ImportRequest(purpose=purpose, filter=wanted.filter), malformed.append)
+        entries = gather([source], ImportRequest(purpose=purpose, filter=item.filter), malformed.append)
     except TaskError:
         if malformed:
             raise malformed[0] from None
@@ -120,22 +120,22 @@ def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
 
 def main(arguments: list[str]) -> int:
     """The process: downloads as JSON in; the reason of a failure is the last line of standard output."""
-    for each in json.loads(arguments[0]):
-        wanted = Download(**each)
+    for fields in json.loads(arguments[0]):
+        item = Download(**fields)
         try:
-            fetch(wanted)
+            fetch(item)
         except Exception as error:  # a library may raise anything
-            print(f"{wanted.field}: {_reason(wanted, error)}", flush=True)
+            print(f"{item.field}: {_reason(item, error)}", flush=True)
             return 1
     return 0
 
 
-def _reason(wanted: Download, error: Exception) -> str:
+def _reason(item: Download, error: Exception) -> str:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     if isinstance(error, TaskError):
         return first
     return (
-        f"{wanted.id}@{wanted.revision} cannot be downloaded from Hugging Face: {type(error).__name__}: {first}; check"
+        f"{item.id}@{item.revision} cannot be downloaded from Hugging Face: {type(error).__name__}: {first}; check"
         " id, revision, the head Pod's egress, and HF_TOKEN (trainer.envFromSecrets)"
     )
 

@@ -53,16 +53,16 @@ def take_ownership(job: Job) -> None:
     folder, owner = job.folder, FolderOwner(job.namespace, job.uid)
     if job.name == names.MODELS_FOLDER:
         raise JobError(f"a SweRLJob cannot be named {job.name}: that folder of its volume is for downloads; rename it")
-    found = _recorded_owner(folder)
-    if found == owner:
+    recorded = _recorded_owner(folder)
+    if recorded == owner:
         return
-    if found is not None and found.namespace != owner.namespace:
+    if recorded is not None and recorded.namespace != owner.namespace:
         raise JobError(
-            f"{folder} belongs to the SweRLJob {job.name} of namespace {found.namespace}, which has the same volume:"
+            f"{folder} belongs to the SweRLJob {job.name} of namespace {recorded.namespace}, which has the same volume:"
             " give this job another name or another checkpoint.volume, or move the folder"
         )
-    if found is not None or any((folder / name).exists() for name in (OWNER_FILE, *JOB_ENTRIES)):
-        _move_aside(folder, found.uid if found else "")
+    if recorded is not None or any((folder / name).exists() for name in (OWNER_FILE, *JOB_ENTRIES)):
+        _move_aside(folder, recorded.uid if recorded else "")
     write_atomic({folder / OWNER_FILE: [f"{json.dumps(asdict(owner))}\n".encode()]})
     fsync_path(folder)
     fsync_path(folder.parent)

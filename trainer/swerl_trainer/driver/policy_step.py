@@ -79,8 +79,8 @@ async def _with_kl_penalty(
         return samples, {}
     policy, reference = await ranks.log_probs(batch), await ranks.log_probs(batch, reference=True)
     sums = [
-        float(kl_estimate(mine, theirs, algorithm.kl_estimator).sum())
-        for mine, theirs in zip(policy, reference, strict=True)
+        float(kl_estimate(policy_values, reference_values, algorithm.kl_estimator).sum())
+        for policy_values, reference_values in zip(policy, reference, strict=True)
     ]
     kl = sum(sums) / batch.trainable_tokens
     return penalised(samples, dict(zip(positions, sums, strict=True)), algorithm.kl_coef), {"kl": kl}

@@ -65,5 +65,5 @@ async def _gpu_memory(spec: SweRLJobSpec) -> int | None:
 
 def smallest_gpu() -> int:
     """Bytes of the smallest GPU of this machine."""
-    answer = subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=QUERY_SECONDS)
-    return min(int(line) for line in answer.stdout.split()) * MIB
+    completed = subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=QUERY_SECONDS)
+    return min(int(line) for line in completed.stdout.split()) * MIB

@@ -40,10 +40,10 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
         admitted.sort(key=lambda each: (each.state.get(RESUMED) == resume, each.step))
     problems = []
     for checkpoint in reversed(admitted):
-        if not (found := await find_damage(checkpoint)):
+        if not (damages := await find_damage(checkpoint)):
             await asyncio.to_thread(store.abandon, [each for each in complete if each.step > checkpoint.step])
             return checkpoint
-        problems.append(f"{checkpoint.folder} is damaged: {'; '.join(found)}")
+        problems.append(f"{checkpoint.folder} is damaged: {'; '.join(damages)}")
         logger.error("skipping checkpoint of step %d: %s", checkpoint.step, problems[-1])
     if resume == "auto":
         await asyncio.to_thread(store.abandon, complete)
@@ -80,5 +80,5 @@ async def find_damage_on_nodes(checkpoint: Checkpoint) -> list[str]:
         num_cpus=0, resources={TRAIN_RESOURCE: RESOURCE_PER_CHECK}, scheduling_strategy="SPREAD"
     )
     parts = [{name: tuple(checkpoint.files[name]) for name in names[first::shares]} for first in range(shares)]
-    found = await asyncio.gather(*(check.remote(checkpoint.folder, part) for part in parts))
-    return [problem for part in found for problem in part]
+    results = await asyncio.gather(*(check.remote(checkpoint.folder, part) for part in parts))
+    return [problem for part in results for problem in part]

@@ -57,7 +57,7 @@ def encode_messages(messages: Sequence[Mapping[str, str]], tokenizer: HFTokenize
     """Tokens and loss mask of a conversation; answers and the token that ends them are trained."""
     tokens = tokenizer.prompt(messages[:PROMPT_MESSAGES])
     mask = [0] * len(tokens)
-    turns = [(role, [m["content"] for m in each]) for role, each in groupby(messages[PROMPT_MESSAGES:], _role)]
+    turns = [(role, [m["content"] for m in group]) for role, group in groupby(messages[PROMPT_MESSAGES:], _role)]
     for (role, contents), (following, _) in zip(turns, [*turns[1:], ("user", [])], strict=True):
         trained = role == "assistant"
         piece = answer_tokens(tokenizer, contents[0], following) if trained else tokenizer.delta(*contents, role=role)

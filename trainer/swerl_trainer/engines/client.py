@@ -129,8 +129,8 @@ class EngineClient:
 
     async def info(self) -> dict[str, Any]:
         """`/model_info`: model path, weight version, architecture."""
-        answer = await self._call("GET", "model_info", None)
-        return dict(answer)
+        response = await self._call("GET", "model_info", None)
+        return dict(response)
 
     async def generates(self, timeout: float) -> bool:
         """Whether the server generates a token, or finishes one of another request, within `timeout` seconds."""
@@ -150,9 +150,9 @@ class EngineClient:
             return False
 
     async def _post(self, call: str, body: dict[str, Any]) -> None:
-        answer = await self._call("POST", call, body)
-        if isinstance(answer, dict) and answer.get("success") is False:
-            reason = answer.get("message") or answer.get("error_message")
+        response = await self._call("POST", call, body)
+        if isinstance(response, dict) and response.get("success") is False:
+            reason = response.get("message") or response.get("error_message")
             raise EngineCallError(f"engine {self.url}: {call} refused: {reason}")
 
     async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:

@@ -37,8 +37,8 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
-def unused_architectures(wanted: str) -> str:
-    """Value of SGLANG_DISABLED_MODEL_ARCHS that leaves only modules related to the model type `wanted`.
+def unused_architectures(model_type: str) -> str:
+    """Value of SGLANG_DISABLED_MODEL_ARCHS that leaves only modules related to the model type `model_type`.
 
     SGLang imports each of its 250 model modules at start; those with the family's name (qwen3 builds on qwen2) are
     enough. Empty, which disables nothing, when no module has that name.
@@ -47,8 +47,8 @@ def unused_architectures(wanted: str) -> str:
 
     folder = Path(next(iter(sglang.__path__))) / "srt" / "models"
     names = [module.name for module in pkgutil.iter_modules([str(folder)])]
-    family = wanted.rstrip("0123456789_.")
-    if wanted not in names or not family:
+    family = model_type.rstrip("0123456789_.")
+    if model_type not in names or not family:
         return ""
     return ",".join(name for name in names if not name.startswith(family))
 

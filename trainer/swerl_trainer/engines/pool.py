@@ -113,8 +113,8 @@ class EnginePool:
                 await self.router.start()
             idle = [slot for slot in self._slots if not self._in_repair(slot)]
             alive = await asyncio.gather(*(slot.handle.alive() for slot in idle))
-            for slot, lives in zip(idle, alive, strict=True):
-                if slot.client is None or not lives:
+            for slot, is_alive in zip(idle, alive, strict=True):
+                if slot.client is None or not is_alive:
                     self._repair(slot, tasks, "is dead")
 
     async def _probe_forever(self, tasks: asyncio.TaskGroup) -> None:
@@ -122,8 +122,8 @@ class EnginePool:
             await asyncio.sleep(self._probe_pause)
             slots = [slot for slot in self._slots if not self._in_repair(slot)]
             answers = await asyncio.gather(*(self._probe(slot) for slot in slots))
-            known = {slot.number: answer for slot, answer in zip(slots, answers, strict=True) if answer != UNKNOWN}
-            for number, health in self._health.judge(known).items():
+            probed = {slot.number: answer for slot, answer in zip(slots, answers, strict=True) if answer != UNKNOWN}
+            for number, health in self._health.judge(probed).items():
                 if health == "dead" and not self._in_repair(self._slots[number]):
                     self._repair(self._slots[number], tasks, f"generates nothing in {self._probe_seconds:g} s")
                 else:
@@ -135,10 +135,10 @@ class EnginePool:
         if client is None or client.paused or not self._serving.is_set():
             return UNKNOWN
         pauses, began = client.pauses, time.monotonic()
-        answered = await client.generates(self._probe_seconds)
+        generated = await client.generates(self._probe_seconds)
         if slot.client is not client or client.pauses != pauses:
             return UNKNOWN
-        return time.monotonic() - began if answered else None
+        return time.monotonic() - began if generated else None
 
     async def _route_around(self, slot: _Slot, health: Health) -> None:
         """Take a slow engine from the router, and give it back when it has recovered."""

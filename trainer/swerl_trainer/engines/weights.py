@@ -81,8 +81,8 @@ class WeightLink(ABC):
             await self._each(version, (engine.resume() for engine in self.engines))
         except BaseException as error:
             await self.close()
-            broken = error.engines if isinstance(error, WeightTransferFailed) else ()
-            await self._end_updates([engine for engine in self.engines if engine not in broken])
+            failed = error.engines if isinstance(error, WeightTransferFailed) else ()
+            await self._end_updates([engine for engine in self.engines if engine not in failed])
             raise
 
     async def _end_updates(self, engines: Sequence[EngineClient]) -> None:
@@ -108,9 +108,9 @@ class WeightLink(ABC):
         failures = [result for result in results if isinstance(result, BaseException)]
         if not failures:
             return
-        broken = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
-        if broken:
-            raise WeightTransferFailed(version, broken, failures[0])
+        failed = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
+        if failed:
+            raise WeightTransferFailed(version, failed, failures[0])
         raise failures[0]
 
 

@@ -168,8 +168,8 @@ def _experts(config: dict[str, Any], router: Literal["softmax", "sigmoid"], fold
 def _rotary_share(config: dict[str, Any], folder: Path, family: Family) -> float:
     """The share of a head's dimensions that rotates; transformers 5 writes it among the rotary parameters."""
     rope = config.get("rope_parameters") or {}
-    given = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor")
-    share = float(given or PARTIAL_ROTARY.get(config["model_type"], 1.0))
+    configured = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor")
+    share = float(configured or PARTIAL_ROTARY.get(config["model_type"], 1.0))
     if share != 1.0 and "partial_rotary_factor" not in family.optional:
         raise ConversionError(f"{folder}: partial_rotary_factor {share} in config.json is not supported")
     return share
@@ -177,11 +177,11 @@ def _rotary_share(config: dict[str, Any], folder: Path, family: Family) -> float
 
 def _rotary(config: dict[str, Any], size: int, head_size: int, folder: Path) -> Rotary | None:
     try:
-        found = rotary(config, size)
+        embedding = rotary(config, size)
     except ConversionError as error:
         raise ConversionError(f"{folder}: {error}") from error
-    if found is not None and found.attention_factor != 1.0 and size != head_size:
+    if embedding is not None and embedding.attention_factor != 1.0 and size != head_size:
         raise ConversionError(
             f"{folder}: rotary scaling with an attention factor in a part of each head is not supported"
         )
-    return found
+    return embedding

@@ -36,16 +36,16 @@ class ParameterMapping:
 def parameter_mappings(architecture: Architecture, stages: int, expert_ranks: int = 1) -> list[ParameterMapping]:
     """Every parameter in the order of the Hugging Face model; identical on all ranks."""
     per_stage = architecture.layers // stages
-    found = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
+    mappings = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
     for layer in range(architecture.layers):
-        place = (layer, layer % per_stage, layer // per_stage)
-        found += _attention(architecture.family, *place)
+        layer_indices = (layer, layer % per_stage, layer // per_stage)
+        mappings += _attention(architecture.family, *layer_indices)
         experts = architecture.experts if architecture.has_experts(layer) else None
-        found += _mlp(*place) if experts is None else _experts(experts, expert_ranks, *place)
-    found.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
+        mappings += _mlp(*layer_indices) if experts is None else _experts(experts, expert_ranks, *layer_indices)
+    mappings.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
     if not architecture.tied:
-        found.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
-    return found
+        mappings.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
+    return mappings
 
 
 def _attention(family: Family, layer: int, local: int, stage: int) -> list[ParameterMapping]:
@@ -84,20 +84,20 @@ def _mlp(layer: int, local: int, stage: int, below: str = "") -> list[ParameterM
 def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -> list[ParameterMapping]:
     """The router, each expert whole on the expert-parallel rank that owns it, then the shared expert."""
     m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
-    found = [ParameterMapping((f"{m}router.weight",), (f"{h}gate.weight",), stage)]
+    mappings = [ParameterMapping((f"{m}router.weight",), (f"{h}gate.weight",), stage)]
     if experts.router == "sigmoid":
-        found.append(ParameterMapping((f"{m}router.expert_bias",), (f"{h}gate.{ROUTER_BIAS}",), stage))
+        mappings.append(ParameterMapping((f"{m}router.expert_bias",), (f"{h}gate.{ROUTER_BIAS}",), stage))
     for expert in range(experts.count):
-        owner, number = divmod(expert, experts.count // ranks)
-        one = f"{h}experts.{expert}."
+        expert_rank, number = divmod(expert, experts.count // ranks)
+        prefix = f"{h}experts.{expert}."
         fc1, fc2 = (
             (f"{m}experts.local_experts.{number}.linear_fc{part}.weight", f"{m}experts.linear_fc{part}.weight{number}")
             for part in (1, 2)
         )
-        gate_up = (f"{one}gate_proj.weight", f"{one}up_proj.weight")
-        found.append(ParameterMapping(fc1, gate_up, stage, "gate_up", expert_rank=owner))
-        found.append(ParameterMapping(fc2, (f"{one}down_proj.weight",), stage, expert_rank=owner))
-    return found + (_mlp(layer, local, stage, "shared_experts.") if experts.shared else [])
+        gate_up = (f"{prefix}gate_proj.weight", f"{prefix}up_proj.weight")
+        mappings.append(ParameterMapping(fc1, gate_up, stage, "gate_up", expert_rank=expert_rank))
+        mappings.append(ParameterMapping(fc2, (f"{prefix}down_proj.weight",), stage, expert_rank=expert_rank))
+    return mappings + (_mlp(layer, local, stage, "shared_experts.") if experts.shared else [])
 
 
 def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

@@ -87,11 +87,11 @@ def _token_terms(
         hidden_states = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=False)
     trained = torch.zeros(len(micro_batch.tokens), dtype=torch.bool)
     trained[micro_batch.positions] = True
-    here = micro_batch.positions if local is None else trained[local].nonzero().flatten()
-    labels = micro_batch.labels[here if local is None else local[here]].to(hidden_states.device)
-    here = here.to(hidden_states.device)
+    positions = micro_batch.positions if local is None else trained[local].nonzero().flatten()
+    labels = micro_batch.labels[positions if local is None else local[positions]].to(hidden_states.device)
+    positions = positions.to(hidden_states.device)
     terms = token_terms(
-        hidden_states.index_select(0, here),
+        hidden_states.index_select(0, positions),
         labels,
         partial(_logits, output_layer, output_weight),
         width=output_layer.output_size_per_partition,
@@ -101,8 +101,8 @@ def _token_terms(
     )
     if local is None:
         return terms
-    everywhere = terms.new_zeros(2, len(local)).index_copy(1, here, terms)
-    gathered = _gather_context(everywhere, micro_batch.boundaries)
+    rank_terms = terms.new_zeros(2, len(local)).index_copy(1, positions, terms)
+    gathered = _gather_context(rank_terms, micro_batch.boundaries)
     return gathered.index_select(1, micro_batch.positions.to(gathered.device))
 
 

@@ -92,10 +92,10 @@ class LinearAdapter(nn.Module):
         else:
             low = copy_to_tensor_model_parallel_region(low)
         parts = low.chunk(len(names), dim=-1)
-        given = {name: F.linear(part, self._factors(name)[1]) for name, part in zip(names, parts, strict=True)}
+        projected = {name: F.linear(part, self._factors(name)[1]) for name, part in zip(names, parts, strict=True)}
         sizes = self._sizes(output.shape[-1])
         outputs = [
-            given[name] if name in given else output.new_zeros(*output.shape[:-1], size)
+            projected[name] if name in projected else output.new_zeros(*output.shape[:-1], size)
             for name, size in zip(self._fused, sizes, strict=True)
         ]
         return fuse_outputs(outputs, self._architecture)
@@ -232,7 +232,7 @@ def check_targets(architecture: Architecture, lora: LoraSpec) -> None:
 def adapter_mappings(architecture: Architecture, lora: LoraSpec, stages: int) -> list[ParameterMapping]:
     """The factors of all adapters, in the order of layers and targets."""
     per_stage = architecture.layers // stages
-    found = []
+    mappings = []
     for layer in range(architecture.layers):
         for target in (t for t in PLACES if t in lora.targets):
             place, block = PLACES[target]
@@ -240,11 +240,11 @@ def adapter_mappings(architecture: Architecture, lora: LoraSpec, stages: int) ->
             name = f"model.layers.{layer}.{block}.{target}."
             column = place in FUSED
             stage = layer // per_stage
-            found += [
+            mappings += [
                 ParameterMapping((stem + "a",), (name + "lora_A.weight",), stage, split=None if column else 1),
                 ParameterMapping((stem + "b",), (name + "lora_B.weight",), stage, split=0 if column else None),
             ]
-    return found
+    return mappings
 
 
 def adapter_shapes(architecture: Architecture, lora: LoraSpec) -> dict[str, tuple[int, ...]]:
@@ -274,15 +274,15 @@ def peft_config(lora: LoraSpec, base: str) -> dict[str, Any]:
 
 
 def _only(place: str) -> str:
-    return next(target for target, (found, _) in PLACES.items() if found == place)
+    return next(target for target, (layer, _) in PLACES.items() if layer == place)
 
 
-def _chunk(whole: Tensor, entry: ParameterMapping) -> Tensor:
+def _chunk(tensor: Tensor, entry: ParameterMapping) -> Tensor:
     if entry.split is None:
-        return whole
+        return tensor
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
-    mine: Tensor = whole.chunk(size, dim=entry.split)[rank]
-    return mine.clone()
+    shard: Tensor = tensor.chunk(size, dim=entry.split)[rank]
+    return shard.clone()
 
 
 def _stage() -> int:

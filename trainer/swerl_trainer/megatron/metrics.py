@@ -70,21 +70,21 @@ def reduce_reports(
             maxima[position] = torch.maximum(maxima[position], value.double())
     dist.all_reduce(sums, group=data_group)
     dist.all_reduce(maxima, op=dist.ReduceOp.MAX, group=data_group)
-    present = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
-    weight = present.pop("weight", 0.0) or 1.0
-    metrics = {name: value if name in LOSSES else value / weight for name, value in present.items()}
+    totals = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
+    weight = totals.pop("weight", 0.0) or 1.0
+    metrics = {name: value if name in LOSSES else value / weight for name, value in totals.items()}
     return metrics | {name: float(maxima[i]) for i, name in enumerate(MAXIMA) if maxima[i] >= 0}
 
 
 def last_stage_metrics(reports: Sequence[LossReport], device: torch.device) -> dict[str, float]:
     """Metrics of the last pipeline stage, on every rank."""
-    holder: list[dict[str, float]] = [{}]
+    metrics: list[dict[str, float]] = [{}]
     if parallel_state.is_pipeline_last_stage():
-        holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), device)]
+        metrics = [reduce_reports(reports, parallel_state.get_data_parallel_group(), device)]
     if parallel_state.get_pipeline_model_parallel_world_size() > 1:
         source = parallel_state.get_pipeline_model_parallel_last_rank()
-        dist.broadcast_object_list(holder, src=source, group=parallel_state.get_pipeline_model_parallel_group())
-    return holder[0]
+        dist.broadcast_object_list(metrics, src=source, group=parallel_state.get_pipeline_model_parallel_group())
+    return metrics[0]
 
 
 def step_counts(batch: Batch, parts: Sequence[Batch], seconds: float) -> dict[str, float]:

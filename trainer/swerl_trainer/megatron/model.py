@@ -187,8 +187,8 @@ def export_weights(
     """Whole tensors in Hugging Face names, with `adapters` merged; with `names` only those. A collective of all
     tensor/pipeline ranks."""
     entries = parameter_mappings(architecture, _stages(), parallel_state.get_expert_model_parallel_world_size())
-    wanted = [entry for entry in entries if names is None or set(entry.hf) & set(names)]
-    for name, whole in _whole_tensors(model, architecture, wanted, hf_shapes(architecture)):
+    selected = [entry for entry in entries if names is None or set(entry.hf) & set(names)]
+    for name, whole in _whole_tensors(model, architecture, selected, hf_shapes(architecture)):
         factors = adapters.factors_of(name) if adapters else []
         if adapters and factors:
             (_, a), (_, b) = _whole_tensors(model, architecture, factors, adapters.shapes())
@@ -213,10 +213,10 @@ def _whole_tensors(
     parameters = _tensors(model)
     like = next(iter(parameters.values()))
     for entry in entries:
-        owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
-        found = list(_gather(parameters, entry, architecture)) if owner else []
+        local = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
+        gathered = list(_gather(parameters, entry, architecture)) if local else []
         for position, name in enumerate(entry.hf):
-            whole = found[position][1] if owner else like.new_empty(shapes[name], dtype=dtype_of(name, like.dtype))
+            whole = gathered[position][1] if local else like.new_empty(shapes[name], dtype=dtype_of(name, like.dtype))
             if _stages() > 1:
                 whole = whole.contiguous()
                 group = parallel_state.get_pipeline_model_parallel_group()
@@ -249,11 +249,11 @@ def _gather_expert(
     group = parallel_state.get_expert_model_parallel_group()
     assert entry.expert_rank is not None
     if entry.expert_rank == group.rank():
-        found = dict(from_megatron(entry, [_parameter(parameters, entry).detach()], architecture))
+        tensors = dict(from_megatron(entry, [_parameter(parameters, entry).detach()], architecture))
     else:
         like, shapes = next(iter(parameters.values())), hf_shapes(architecture)
-        found = {name: like.new_empty(shapes[name]) for name in entry.hf}
-    for name, tensor in found.items():
+        tensors = {name: like.new_empty(shapes[name]) for name in entry.hf}
+    for name, tensor in tensors.items():
         whole = tensor.contiguous()
         if group.size() > 1:
             dist.broadcast(whole, src=dist.get_global_rank(group, entry.expert_rank), group=group)

@@ -32,17 +32,17 @@ def rotary(config: Mapping[str, Any], head_size: int) -> Rotary | None:
     parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     base = float(parameters.get("rope_theta") or config.get("rope_theta") or 10_000.0)
-    plain = [base ** (-2 * pair / head_size) for pair in range(head_size // 2)]
+    base_frequencies = [base ** (-2 * pair / head_size) for pair in range(head_size // 2)]
     if kind not in TYPES:
         raise ConversionError(f"rotary embedding type {kind!r} is not one of {', '.join(TYPES)}")
     try:
         if kind == "linear":
-            return Rotary(tuple(frequency / parameters["factor"] for frequency in plain))
+            return Rotary(tuple(frequency / parameters["factor"] for frequency in base_frequencies))
         if kind == "llama3":
-            return Rotary(tuple(_llama3(frequency, parameters) for frequency in plain))
+            return Rotary(tuple(_llama3(frequency, parameters) for frequency in base_frequencies))
         if kind == "yarn":
             parameters.setdefault("original_max_position_embeddings", config.get("max_position_embeddings"))
-            return _yarn(plain, base, parameters)
+            return _yarn(base_frequencies, base, parameters)
     except KeyError as error:
         raise ConversionError(f"rotary embedding type {kind!r} needs {error.args[0]!r}") from error
     return None
@@ -58,9 +58,9 @@ def _llama3(frequency: float, parameters: Mapping[str, Any]) -> float:
     return (1 - share) * frequency / factor + share * frequency
 
 
-def _yarn(plain: list[float], base: float, parameters: Mapping[str, Any]) -> Rotary:
+def _yarn(base_frequencies: list[float], base: float, parameters: Mapping[str, Any]) -> Rotary:
     factor, context = float(parameters["factor"]), float(parameters["original_max_position_embeddings"])
-    size = 2 * len(plain)
+    size = 2 * len(base_frequencies)
 
     def pair_with(rotations: float) -> float:
         return size * math.log(context / (rotations * 2 * math.pi)) / (2 * math.log(base))
@@ -72,7 +72,7 @@ def _yarn(plain: list[float], base: float, parameters: Mapping[str, Any]) -> Rot
     low, high = max(low, 0), min(high, size - 1)
     width = high - low or 0.001
     frequencies = []
-    for pair, frequency in enumerate(plain):
+    for pair, frequency in enumerate(base_frequencies):
         interpolated = min(max((pair - low) / width, 0.0), 1.0)
         frequencies.append(interpolated * frequency / factor + (1 - interpolated) * frequency)
     return Rotary(tuple(frequencies), _attention_factor(factor, parameters))
@@ -82,8 +82,8 @@ def _attention_factor(factor: float, parameters: Mapping[str, Any]) -> float:
     def scale(by: float) -> float:
         return 0.1 * by * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    given = parameters.get("attention_factor")
-    if given is not None:
-        return float(given)
+    configured = parameters.get("attention_factor")
+    if configured is not None:
+        return float(configured)
     top, bottom = parameters.get("mscale"), parameters.get("mscale_all_dim")
     return scale(top) / scale(bottom) if top and bottom else scale(1.0)

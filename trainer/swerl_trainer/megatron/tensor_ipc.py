@@ -28,11 +28,11 @@ def handle_of(flat: Tensor, bucket: WeightBucket) -> str:
 
 
 def _metadata(bucket: WeightBucket) -> list[FlattenedTensorMetadata]:
-    found, start = [], 0
+    metadata, start = [], 0
     for name, dtype_name, shape in zip(bucket.names, bucket.dtypes, bucket.shapes, strict=True):
         dtype: torch.dtype = getattr(torch, dtype_name)
         size = torch.Size(shape)
         end = start + size.numel() * dtype.itemsize
-        found.append(FlattenedTensorMetadata(name, size, dtype, start, end, end - start))
+        metadata.append(FlattenedTensorMetadata(name, size, dtype, start, end, end - start))
         start = end
-    return found
+    return metadata

@@ -98,5 +98,5 @@ class PackedAttention(MegatronModule):  # type: ignore[misc]
             [torch.arange(half, device=q.device) + chunk * half for chunk in chunks]
         )  # of gathered keys
         k, v = (gather_from_sequence_parallel_region(x.contiguous(), group=self.context_group) for x in (k, v))
-        mine = position[rank * q.shape[0] : (rank + 1) * q.shape[0]]
-        return self._attend(q, k, v, mask=mine[:, None] >= position[None])
+        query_position = position[rank * q.shape[0] : (rank + 1) * q.shape[0]]
+        return self._attend(q, k, v, mask=query_position[:, None] >= position[None])

@@ -120,12 +120,12 @@ class MegatronTrainer:
         timed, weights = self.phases.during("logprob"), self._weights(reference=reference)
         with timed, self.device.active(), torch.no_grad(), weights:
             outputs = self._schedule(micro_batches, self.algorithm, keep_output, forward_only=True)
-        found: dict[int, Tensor] = {}
+        by_position: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
-            found |= unpack(output[0].float().cpu(), micro_batch, batch)
-        everyone: list[dict[int, Tensor]] = [{} for _ in range(dist.get_world_size())]
-        dist.all_gather_object(everyone, found)
-        merged = {position: values for part in everyone for position, values in part.items()}
+            by_position |= unpack(output[0].float().cpu(), micro_batch, batch)
+        gathered: list[dict[int, Tensor]] = [{} for _ in range(dist.get_world_size())]
+        dist.all_gather_object(gathered, by_position)
+        merged = {position: values for part in gathered for position, values in part.items()}
         return [merged[position] for position in range(len(batch))]
 
     def begin_save(self, folder: str) -> None:
@@ -257,8 +257,8 @@ class MegatronTrainer:
         multiple = 2 * trainer.context_parallel if trainer.context_parallel > 1 else 1
         if self.megatron_config.sequence_parallel:
             multiple *= trainer.tensor_parallel
-        mine = plan[parallel_state.get_data_parallel_rank()]
-        return [pack(batch, members, multiple=multiple) for members in mine]
+        micro_batches = plan[parallel_state.get_data_parallel_rank()]
+        return [pack(batch, members, multiple=multiple) for members in micro_batches]
 
     def _schedule(
         self, micro_batches: Sequence[MicroBatch], algorithm: AlgorithmSpec, finish: Any, *, forward_only: bool

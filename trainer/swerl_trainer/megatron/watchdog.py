@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def watched(call: str, file: Path | None, seconds: float) -> Iterator[None]:
     """Append the stacks of all threads to `file` every `seconds` while the block runs; None: never."""
-    ended = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
         began = time.monotonic()
-        while file is not None and not ended.wait(seconds):
+        while file is not None and not finished.wait(seconds):
             _append(
                 file, f"{call} has run for {time.monotonic() - began:.0f} s at {time.strftime('%FT%TZ', time.gmtime())}"
             )
@@ -33,7 +33,7 @@ def watched(call: str, file: Path | None, seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        finished.set()
 
 
 def _append(file: Path, title: str) -> None:

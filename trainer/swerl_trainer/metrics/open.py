@@ -22,13 +22,13 @@ def open_sinks(
     `keep`: by kind of row, the last step that is not repeated; `run`: identifies the job over its attempts.
     """
     sinks: list[Sink] = [JsonlSink(folder / "metrics.jsonl", attempt=attempt, keep=keep)]
-    others: dict[str, Callable[[], Sink]] = {
+    optional_sinks: dict[str, Callable[[], Sink]] = {
         "TensorBoard": lambda: TensorBoardSink(folder / "tensorboard", first_step=keep.get("step", -1) + 1),
         "Prometheus": lambda: PrometheusSink(job),
     }
     if importlib.util.find_spec("wandb") and os.environ.get("WANDB_API_KEY"):
-        others["wandb"] = lambda: WandbSink(job, run, config)
-    for name, opened in others.items():
+        optional_sinks["wandb"] = lambda: WandbSink(job, run, config)
+    for name, opened in optional_sinks.items():
         try:
             sinks.append(opened())
         except Exception as error:

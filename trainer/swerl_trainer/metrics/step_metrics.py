@@ -220,18 +220,18 @@ def _exec_overhead(timed: Sequence[Rollout]) -> Metrics:
 
 def _engine(valid: Sequence[Rollout]) -> Metrics:
     """The servers' usage of the requests, seconds per request; queue and first token where the servers measure them."""
-    known = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
-    if not known:
+    usages = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
+    if not usages:
         return {}
-    total = {name: sum(usage.get(name, 0.0) for usage in known) for name in {*chain.from_iterable(known)}}
+    total = {name: sum(usage.get(name, 0.0) for usage in usages) for name in {*chain.from_iterable(usages)}}
     requests, prompt, cached = total["requests"], total.get("prompt_tokens", 0.0), total.get("cached_tokens", 0.0)
     metrics: Metrics = {
         "perf/request/count": requests,
         "rollout/prefix_cache_hit_rate": cached / max(prompt, 1.0),
-        "rollout/avg_cached_tokens_per_sample": cached / len(known),
+        "rollout/avg_cached_tokens_per_sample": cached / len(usages),
     }
     names = {"latency": "request/latency", "queue": "request/queue_time", "first_token": "prefill/first_token_latency"}
-    metrics |= {f"perf/{shown}_mean": total[name] / requests for name, shown in names.items() if name in total}
+    metrics |= {f"perf/{metric}_mean": total[name] / requests for name, metric in names.items() if name in total}
     decoding = total.get("latency", 0.0) - total.get("first_token", 0.0)
     if decoding > 0 and "first_token" in total:
         metrics["perf/decode/tokens_per_sec"] = total.get("completion_tokens", 0.0) / decoding
@@ -258,13 +258,13 @@ def _sandbox(rollouts: Sequence[Rollout]) -> Metrics:
 
 def _starts(rollouts: Iterable[Rollout]) -> Metrics:
     """The seconds from a group's creation to ready, by part."""
-    known = [rollout.waits for rollout in rollouts if rollout.waits]
-    if not known:
+    measured = [rollout.waits for rollout in rollouts if rollout.waits]
+    if not measured:
         return {}
-    parts = sorted({*chain.from_iterable(known)})
-    seconds = {part: [waits[part] for waits in known if part in waits] for part in parts}  # not every pull is known
+    parts = sorted({*chain.from_iterable(measured)})
+    seconds = {part: [waits[part] for waits in measured if part in waits] for part in parts}  # not every pull is known
     metrics = {f"sandbox/create_latency/{part}_mean": fmean(values) for part, values in seconds.items()}
-    return metrics | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in known)}
+    return metrics | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in measured)}
 
 
 def _grading(rollouts: Sequence[Rollout]) -> Metrics:

@@ -221,8 +221,8 @@ class Dispatcher:
 
     def _groups_wanted(self) -> int:
         """Groups still to be opened or declared for the steps that are left."""
-        left = (self.steps - self.taken) * self.algorithm.prompts_per_step
-        return left - self._train_load() - len(self._of("train", GroupPhase.DECLARED))
+        needed = (self.steps - self.taken) * self.algorithm.prompts_per_step
+        return needed - self._train_load() - len(self._of("train", GroupPhase.DECLARED))
 
     def _complete(self, group: GroupState) -> None:
         enough = min(2, group.request.size) if compares_groups(self.algorithm) else 1

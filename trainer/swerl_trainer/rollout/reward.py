@@ -52,8 +52,8 @@ def rollout_of(
     resolved = verdict is not None and verdict.status == "resolved"
     grading = {"grading": verdict.duration} if verdict else {}
     outcome = 0.0 if infrastructure else _outcome(episode, verdict, algorithm)
-    asked = scores or {}
-    step_scores = {step: score.score for step, score in asked.items() if score.score is not None}
+    judged = scores or {}
+    step_scores = {step: score.score for step, score in judged.items() if score.score is not None}
     return Rollout(
         group=episode.group,
         index=episode.index,
@@ -62,7 +62,7 @@ def rollout_of(
         outcome=outcome,
         reward=outcome + (algorithm.stepwise.judge_weight * fmean(step_scores.values()) if step_scores else 0.0),
         step_scores=step_scores,
-        unscored_steps=len(asked) - len(step_scores),
+        unscored_steps=len(judged) - len(step_scores),
         resolved=resolved,
         verdict=verdict.status if verdict else "",
         exit_status=episode.exit_status,

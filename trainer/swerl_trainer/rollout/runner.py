@@ -81,9 +81,9 @@ class RolloutRunner:
 
     async def unused_prefetch(self) -> UnusedPrefetch:
         """Prefetched sandboxes that no episode used, over all workers since they started."""
-        found = await asyncio.gather(*(worker.unused_prefetch() for worker in self._workers), return_exceptions=True)
+        results = await asyncio.gather(*(worker.unused_prefetch() for worker in self._workers), return_exceptions=True)
         return sum(
-            (unused_prefetch for unused_prefetch in found if isinstance(unused_prefetch, UnusedPrefetch)),
+            (unused_prefetch for unused_prefetch in results if isinstance(unused_prefetch, UnusedPrefetch)),
             UnusedPrefetch(),
         )
 
