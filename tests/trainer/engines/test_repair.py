@@ -190,3 +190,13 @@ async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
         servers[0].delay = 0.0
         await until(lambda: slow in routed)
         assert not pool.slow
+
+
+async def test_slow_engine_gets_requests_when_no_other_is_left() -> None:
+    servers = [Server(), Server()]
+    async with watched(*servers) as (pool, routed):
+        slow, other = pool._clients()
+        servers[0].delay = PROBE / 2
+        await until(lambda: slow.url not in routed)
+        await pool._retire(other)
+        assert routed == {slow.url}

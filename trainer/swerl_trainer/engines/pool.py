@@ -282,6 +282,9 @@ class EnginePool:
         slot.client = None
         if not self._clients():
             self._serving.clear()
+        if all(other.number in self.slow for other in self._slots if other.client is not None):
+            for other in self._slots:
+                await self._route_around(other, "well")
         try:
             await self.router.remove(client.url)
         except (EngineCallError, aiohttp.ClientError):
