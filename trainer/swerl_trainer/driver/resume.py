@@ -21,7 +21,7 @@ from swerl_trainer.mirror import Mirror
 logger = logging.getLogger(__name__)
 
 RESUMED = "resume_step"  # in a checkpoint's state: the step that `checkpoint.resume` named when it was written
-RESOURCE_PER_CHECK = 0.001
+RESOURCE_PER_CHECK = 0.9  # of a rank's unit: a node reads as many parts at a time as it has ranks
 
 FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
 
@@ -71,10 +71,9 @@ def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> Non
         mirror.fetch(name, store.root)
 
 
-async def find_damage_on_nodes(checkpoint: Checkpoint) -> list[str]:
-    """What is wrong with a checkpoint's files, which the nodes of the training ranks read in parallel."""
-    nodes = sum(1 for node in ray.nodes() if node["Alive"] and TRAIN_RESOURCE in node["Resources"])
-    shares = max(1, min(nodes, len(checkpoint.files)))
+async def find_damage_on_nodes(checkpoint: Checkpoint, *, ranks: int) -> list[str]:
+    """What is wrong with a checkpoint's files, which the nodes of the training ranks read in parallel, as they join."""
+    shares = max(1, min(ranks, len(checkpoint.files)))
     names = sorted(checkpoint.files)
     check: Any = ray.remote(damage).options(
         num_cpus=0, resources={TRAIN_RESOURCE: RESOURCE_PER_CHECK}, scheduling_strategy="SPREAD"

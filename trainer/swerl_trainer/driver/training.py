@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 
 from swerl_api import names
 from swerl_trainer.algorithm import demonstration_batch
@@ -19,6 +20,7 @@ from swerl_trainer.checkpoints import Checkpoint, CheckpointStore
 from swerl_trainer.driver.components import AttemptComponents
 from swerl_trainer.driver.exporter import WeightExporter
 from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
+from swerl_trainer.driver.resources import training_ranks
 from swerl_trainer.driver.resume import fetch_missing, find_damage_on_nodes, starting_point
 from swerl_trainer.driver.saver import CheckpointSaver
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
@@ -89,7 +91,8 @@ class Training:
         resume = self._spec.checkpoint.resume
         if self._mirror is not None:
             await asyncio.to_thread(fetch_missing, self._mirror, self._store, resume)
-        self._begun_from = await starting_point(self._store, resume, find_damage_on_nodes)
+        find_damage = partial(find_damage_on_nodes, ranks=training_ranks(self._spec)[0])
+        self._begun_from = await starting_point(self._store, resume, find_damage)
         if self._begun_from is not None:
             self._state = TrainingState.from_json(self._begun_from.state)
             logger.info("resuming from %s", self._begun_from.folder)

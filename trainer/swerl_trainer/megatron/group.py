@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from swerl_api.names import TRAIN_RESOURCE
 from swerl_trainer.algorithm.batch import Batch
 from swerl_trainer.checkpoints import FileSum
 from swerl_trainer.location import Location
@@ -39,8 +40,7 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
-RESOURCE_PER_RANK = 0.001  # of it, per rank: it only places ranks, CPUs and GPUs limit their number
+RESOURCE_PER_RANK = 0.001  # of TRAIN_RESOURCE: it only places ranks, CPUs and GPUs limit their number
 BUCKET_BYTES = 512 * 2**20
 BACKGROUND = "background"  # Ray's concurrency group of calls that run beside a step
 
