@@ -1,7 +1,7 @@
 """Alterations of a test file whose outcome an honest implementation cannot change.
 
 A *must-fail* alteration keeps a test's name and gives it an end that fails, or changes a value that it checks
-(`checked_values`). A *twin* is the same test under another name: beside it, in another class, or compiled for another
+(`replaced_values`). A *twin* is the same test under another name: beside it, in another class, or compiled for another
 file.
 
 Guarantees: the file is read with `ast` and edited as text, so that every other character of it stays; no code of the

@@ -1,25 +1,25 @@
-"""Values that a test checks, and others in their place with which it must fail.
+"""Values that a test checks, in whose place another one (`replaced_values`) must make it fail.
 
 Checks are `assert` statements, calls of assertion functions by their names, expected exceptions, and calls of checking
-helpers of the tests. A constant is replaced in the text. For any other expression the replacement computes another
-value of the same type while the test runs.
+helpers of the tests.
 
 Guarantees: every value lies in the test's own body; whether the test fails without it is for the reference fix to show.
-What the code under test gets stays: an honest patch may answer to another input otherwise than the reference fix.
+No value is taken with which another correct fix might still pass: none that the code under test gets, none of a check
+that runs under a condition, none of an alternative (`or`, `any`), a filter, a negation or a bound.
 """
 
 from __future__ import annotations
 
 import ast
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-from .alterations import Edit, Function, TestSource, own_nodes
+from .alterations import Function, TestSource
 
-Form = Literal["constant", "other", "opposite", "order", "exception", "parameter"]
+Form = Literal["constant", "other", "opposite", "order", "exception", "parameter", "object", "none"]
 MAX_VALUES = 8  # of one test that are tried
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
 _CHECKS = re.compile(r"check|verif|expect|compar|equal|same|ensure|must|should", re.IGNORECASE)
@@ -29,14 +29,15 @@ _OF_TESTS = re.compile(
 _CONSTRUCTORS = ("approx", "set", "frozenset", "list", "tuple", "array", "Decimal", "Fraction", "date", "datetime")
 _EXCEPTIONS = re.compile(r"(?:^|[a-z_])(?:[rR]aises|[wW]arns)")
 _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # the second argument is a message
-_FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_OTHER = (
-    "((lambda v: not v if isinstance(v, bool) else v + {number} if isinstance(v, (int, float))"
-    " else v + {word!r} if isinstance(v, str) else v + {word!r}.encode() if isinstance(v, bytes)"
-    " else [*v, {number}] if isinstance(v, list) else (*v, {number}) if isinstance(v, tuple)"
-    " else {{**v, {word!r}: {number}}} if isinstance(v, dict) else {{*v, {number}}} if isinstance(v, set)"
-    " else object())({text}))"
-)
+_BOUNDS = re.compile(r"(?:^|_)not(?:_|$)|Not(?=[A-Z]|$)|[dD]iffer|[gG]reater|[lL]ess")  # hold for many values
+_TWO_SIDES = re.compile(r"(?i)equal|same|close|almost|contain|redirect|regex|match|call|await|assert_?(?:is|items|eq)$")
+_EXACT = re.compile(r"assert_(?:called|any_|has_|await)|assertNumQueries")  # one argument, which is the expected one
+_COUNTED = re.compile(r"contain|redirect", re.IGNORECASE)  # the third argument is a number, too
+_NAMESPACES = ("locals", "vars", "eval", "exec")  # may use every variable
+_CONDITIONAL = (
+    ast.If, ast.While, ast.Match, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.FunctionDef,
+    ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class CheckedValue:
 def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
     """What a test's checks compare, the first few of it."""
     found: list[CheckedValue] = []
-    for each in own_nodes(node):
+    for each in _certain(node):
         if isinstance(each, ast.Assert):
             found += _compared(each.test)
         elif isinstance(each, ast.Call) and _EXCEPTIONS.search(_called(each)):
@@ -63,6 +64,15 @@ def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
     return _unique([*found, *_bound(node, found)])[:MAX_VALUES]
 
 
+def _certain(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run whenever a function runs to its end."""
+    children = [*node.body, *node.finalbody] if isinstance(node, ast.Try) else ast.iter_child_nodes(node)
+    for child in children:
+        if not isinstance(child, _CONDITIONAL):
+            yield child
+            yield from _certain(child)
+
+
 def _unique(found: list[CheckedValue]) -> list[CheckedValue]:
     usable = [each for each in found if not isinstance(each.node, ast.Starred)]
     by_place = {(each.node.lineno, each.node.col_offset, each.form): each for each in usable}
@@ -71,11 +81,13 @@ def _unique(found: list[CheckedValue]) -> list[CheckedValue]:
 
 def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]:
     """Where names among the values get theirs, if nothing else uses them: code may set a variable of its caller."""
-    used = [each.id for each in own_nodes(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    if any(name in used for name in _NAMESPACES):
+        return
     named = [each.node for each in values if each.form == "other" and isinstance(each.node, ast.Name)]
     names = {each.id: each for each in named if used.count(each.id) == 1}
     yield from (CheckedValue(names[each.arg], "parameter") for each in node.args.args if each.arg in names)
-    for each in own_nodes(node):
+    for each in _certain(node):
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in names:
             yield from _constants([each.value])
 
@@ -85,14 +97,14 @@ def _called(call: ast.Call) -> str:
 
 
 def _compared(test: ast.expr) -> list[CheckedValue]:
-    """Values of the comparisons in an expression that decides."""
+    """Values of the comparisons that must all hold for an expression to be true."""
     found: list[CheckedValue] = []
-    for each in ast.walk(test):
-        if not isinstance(each, ast.Compare) or len(each.ops) > 1:
+    for each in _comparisons(test):
+        if len(each.ops) > 1:
             continue
         left, operator, right = each.left, each.ops[0], each.comparators[0]
         if isinstance(operator, ast.In):
-            found += _constants([left]) or [CheckedValue(left, "other")]
+            found += _element(left)
         elif isinstance(operator, ast.Eq):
             found += _one_of(left, right)
         elif isinstance(operator, ast.Is):  # no object can be another one
@@ -100,6 +112,25 @@ def _compared(test: ast.expr) -> list[CheckedValue]:
         elif isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             found.append(CheckedValue(each, "order"))
     return found
+
+
+def _comparisons(test: ast.expr) -> Iterator[ast.Compare]:
+    parts: list[ast.expr] = []
+    if isinstance(test, ast.Compare):
+        yield test
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        parts = test.values
+    elif isinstance(test, ast.GeneratorExp | ast.ListComp):
+        parts = [test.elt]
+    elif isinstance(test, ast.Call) and _called(test) == "all":
+        parts = test.args or ([test.func.value] if isinstance(test.func, ast.Attribute) else [])
+    for part in parts:
+        yield from _comparisons(part)
+
+
+def _element(value: ast.expr) -> list[CheckedValue]:
+    """What must be in a container, which may contain more."""
+    return _constants([value]) or [CheckedValue(value, "object")]
 
 
 def _one_of(left: ast.expr, right: ast.expr) -> list[CheckedValue]:
@@ -114,13 +145,30 @@ def _one_of(left: ast.expr, right: ast.expr) -> list[CheckedValue]:
 
 def _arguments(call: ast.Call) -> list[CheckedValue]:
     """Values in the arguments of a check."""
-    compared = [found for argument in call.args for found in _compared(argument)]
-    if len(call.args) == 1 or _called(call) in _SINGLE:
-        return [*compared, *_constants(call.args[:1]), *(CheckedValue(each, "opposite") for each in call.args[:1])]
-    constants = _constants(call.args[:3], calls=False)
-    if constants or len(call.args) < 2:
-        return [*compared, *constants]
-    return [*compared, *_one_of(call.args[0], call.args[1])]
+    name, arguments = _called(call), call.args
+    if len(arguments) == 1 or name in _SINGLE:
+        return _argument(name, arguments[0]) if arguments else []
+    if not arguments or _BOUNDS.search(name):
+        return []
+    if name in ("assertIn", "assert_in"):
+        return _element(arguments[0])
+    if not _TWO_SIDES.search(name):
+        return _last(call)
+    sides = arguments[:2]
+    constants = _constants(sides, calls=False)
+    if not constants and _COUNTED.search(name):
+        constants = _constants(arguments[2:3], calls=False)
+    return constants or _one_of(sides[0], sides[1])
+
+
+def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
+    """Values in the only argument of a check: a constant may be what the code under test gets."""
+    if name == "assertIsNotNone":
+        return [CheckedValue(argument, "none")]
+    if _EXACT.search(name):
+        return _constants([argument]) or [CheckedValue(argument, "opposite")]
+    compared = _compared(argument) if name != "assertFalse" else []
+    return [*compared, *([] if isinstance(argument, ast.Constant) else [CheckedValue(argument, "opposite")])]
 
 
 def _helped(source: TestSource, value: ast.expr) -> list[CheckedValue]:
@@ -128,14 +176,22 @@ def _helped(source: TestSource, value: ast.expr) -> list[CheckedValue]:
     call = value.value if isinstance(value, ast.Await) else value
     if not isinstance(call, ast.Call) or not call.args or not _CHECKS.search(_called(call)):
         return []
+    if _ASSERTS.search(_called(call)):  # `_arguments` has it
+        return []
     function = call.func
     own = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in ("self", "cls")
     if not own and not (isinstance(function, ast.Name) and function.id in _helpers(source)):
         return []
-    single: Form = "opposite" if len(call.args) == 1 else "other"
-    return _constants(call.args[-1:], calls=False) or [CheckedValue(call.args[-1], single)]
+    if len(call.args) == 1:
+        return [] if isinstance(call.args[0], ast.Constant) else [CheckedValue(call.args[0], "opposite")]
+    return _last(call)
 
 
+def _last(call: ast.Call) -> list[CheckedValue]:
+    return _constants(call.args[-1:], calls=False) or [CheckedValue(call.args[-1], "other")]
+
+
+@lru_cache(maxsize=8)
 def _helpers(source: TestSource) -> set[str]:
     """Functions that the test file defines, or imports from what by its name belongs to tests."""
     found = {names.function for names in source.functions if not names.owner}
@@ -165,81 +221,3 @@ def _constant(side: ast.expr, *, calls: bool) -> ast.Constant | None:
     elif isinstance(side, ast.Call) and calls and _called(side) in _CONSTRUCTORS:
         parts = side.args
     return next((found for each in parts if (found := _constant(each, calls=calls))), None)
-
-
-def replaced(source: TestSource, test: Function, value: CheckedValue, chance: random.Random) -> Edit | None:
-    """Another value in the place of a checked one of a test; None where that is impossible."""
-    node, number, word = value.node, chance.randrange(2, 9), f"{chance.getrandbits(24):06x}"
-    start = source.index(node.lineno, node.col_offset)
-    end = source.index(node.end_lineno or node.lineno, node.end_col_offset or 0)
-    text = source.text[start:end]
-    match value.form:
-        case "constant":
-            return _shifted(node, Edit(start, end, text), number, word)
-        case "order":
-            return _flipped(source, node)
-        case "exception":
-            return Edit(start, end, f"type('E{word}', (Warning,), {{}})")
-        case "opposite":
-            return Edit(start, end, f"(None if ({text}) else {number})")
-    other = _OTHER.format(number=number, word=word, text=text)
-    return _rebound(source, test, f"{text} = {other}") if value.form == "parameter" else Edit(start, end, other)
-
-
-def _rebound(source: TestSource, test: Function, statement: str) -> Edit | None:
-    """A statement at a test's beginning, after its docstring."""
-    first = next((each for each in test.body if not _is_text(each)), None)
-    if first is None or getattr(first, "decorator_list", []):
-        return None
-    at = source.index(first.lineno, first.col_offset)
-    return Edit(at, at, f"{statement}\n{source.indentation(first)}" if first.lineno > test.lineno else f"{statement}; ")
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _shifted(node: ast.expr, old: Edit, number: int, word: str) -> Edit | None:
-    """Another constant; None for a part of a longer literal, as in an f-string."""
-    try:
-        value = ast.literal_eval(old.text)
-    except (SyntaxError, ValueError):
-        return None
-    if not isinstance(node, ast.Constant) or value != node.value:
-        return None
-    return Edit(old.start, old.end, repr(_other(value, number, word)))
-
-
-def _other(value: object, number: int, word: str) -> object:
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return value + number
-    if isinstance(value, float):
-        return value * 2 + number if abs(value) < 1e300 else 0.0
-    return value + word.encode() if isinstance(value, bytes) else f"{value}{word}"
-
-
-def _flipped(source: TestSource, node: ast.expr) -> Edit | None:
-    """The opposite of an order between two values."""
-    if not isinstance(node, ast.Compare):
-        return None
-    left, right = node.left, node.comparators[0]
-    start = source.index(left.end_lineno or left.lineno, left.end_col_offset or 0)
-    end = source.index(right.lineno, right.col_offset)
-    text = re.sub("[<>]=?", lambda found: _FLIPPED[found[0]], source.text[start:end], count=1)
-    return Edit(start, end, text)
-
-
-def changes(values: list[CheckedValue], chance: random.Random) -> Iterator[str]:
-    """What the change of each value is called in an alteration: with a seed, so that it is the same in every run.
-
-    Another one might leave the test passing, as where the value is an input, too.
-    """
-    return (f"value:{number}:{chance.getrandbits(24)}" for number in range(len(values)))
-
-
-def changed(source: TestSource, test: Function, change: str) -> Edit | None:
-    """The edit that such a name means; None where that is impossible."""
-    values, (_, number, seed) = checked_values(source, test), change.split(":")
-    return replaced(source, test, values[int(number)], random.Random(int(seed))) if int(number) < len(values) else None

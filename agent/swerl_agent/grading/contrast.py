@@ -31,8 +31,9 @@ from .alterations import (
     twin,
     twin_names,
 )
-from .checked_values import changed, changes, checked_values
+from .checked_values import checked_values
 from .framing import TestFile
+from .replaced_values import changed, changes
 from .test_targets import Target, located
 
 SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated

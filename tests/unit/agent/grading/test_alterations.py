@@ -21,7 +21,8 @@ from swerl_agent.grading.alterations import (
     twin,
     twin_names,
 )
-from swerl_agent.grading.checked_values import checked_values, replaced
+from swerl_agent.grading.checked_values import checked_values
+from swerl_agent.grading.replaced_values import replaced
 from swerl_agent.tasks.diffs import with_new_content
 
 SOURCE = '''import asyncio, unittest, pytest

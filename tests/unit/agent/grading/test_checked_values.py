@@ -7,7 +7,8 @@ import random
 
 import pytest
 from swerl_agent.grading.alterations import Function, Names, TestSource, edited
-from swerl_agent.grading.checked_values import MAX_VALUES, changed, changes, checked_values, replaced
+from swerl_agent.grading.checked_values import MAX_VALUES, checked_values
+from swerl_agent.grading.replaced_values import changed, changes, replaced
 
 CHANCE = random.Random(7)
 FORMS = {  # a check, and the texts of its values in their order
@@ -36,6 +37,26 @@ FORMS = {  # a check, and the texts of its values in their order
     "time.sleep(1)": [],
     "assert f() is None": [],
     "assert f'{x}' == y": ["y"],
+    "self.assertIn(key, f())": ["key"],
+    "self.assertIsNotNone(f())": ["f()"],
+    "self.assertContains(f(), text, 2)": ["2"],
+    "mock.assert_called_with('x')": ["'x'"],
+    "self.assertEqual(f(), expected, 'a message')": ["expected"],
+    "assert all(each == 5 for each in f())": ["5"],
+    # With another value in these, an honest test may pass.
+    "assert f() == 5 or g() == 6": [],
+    "assert any(each == 5 for each in f())": [],
+    "assert not f() == 5": [],
+    "assert len([each for each in f() if each < 5]) == 2": ["2"],
+    "assert wait(lambda: f() == 5)": [],
+    "self.assertGreater(f(), 5)": [],
+    "self.assertNotEqual(f(), 5)": [],
+    "self.assertAlmostEqual(f(), g(), 5)": ["g()", "f()"],
+    "self.assertFalse(f() < 5 and g() < 5)": ["f() < 5 and g() < 5"],
+    "self.assertEqual([each for each in f() if each < 5], [1])": ["1"],
+    "self.assertParses('1 + 1')": [],
+    "self.check_valid('1 + 1')": [],
+    "if f(): assert g() == 5": [],
 }
 
 
@@ -80,7 +101,7 @@ def test_a_few_values_of_many_are_tried() -> None:
     [
         "def test(expected):\n    assert f() == expected\n",
         "def test(expected): assert f() == expected\n",
-        "def test(expected):\n    'Text.'\n    if f:\n        assert f() == expected\n",
+        "def test(expected):\n    'Text.'\n    for _ in '1':\n        assert f() == expected\n",
         "def test():\n    expected = 5\n    assert f() == expected\n",
     ],
 )
@@ -102,3 +123,30 @@ def test_change_of_a_value_is_the_same_in_every_run() -> None:
     for change in changes(checked_values(source, node), CHANCE):
         assert changed(source, node, change) == changed(source, node, change)
     assert changed(source, node, "value:9:1") is None
+
+
+@pytest.mark.parametrize(
+    ("passes", "other"),
+    [("assert f() in range(99999)", 3), ("self.assertIn(3, f())", [3, 8]), ("assert f() == approx(90, abs=500)", 100)],
+)
+def test_other_results_of_honest_code_do_not_pass_with_another_value(passes: str, other: object) -> None:
+    source, node = body_of(passes)
+    for value in checked_values(source, node):
+        edit = replaced(source, node, value, CHANCE)
+        assert edit
+        text = edited(source.text, [edit]).split("\n", 1)[1].replace("async ", "").replace("self.assertIn", "contains")
+        names = {"f": lambda: other, "approx": pytest.approx, "contains": contains}
+        exec(text, names)
+        with pytest.raises((AssertionError, TypeError)):
+            names["test"]()  # type: ignore[operator]
+
+
+def contains(value: object, container: list[object]) -> None:
+    assert value in container
+
+
+def test_variable_that_code_may_get_otherwise_keeps_its_value() -> None:
+    for use in ("run(lambda: expected)", "run('{expected}'.format(**locals()))"):
+        source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
+        forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
+        assert forms == ["other"], use

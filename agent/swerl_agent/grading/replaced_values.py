@@ -1,0 +1,109 @@
+"""Other values in the place of those that a test checks.
+
+A constant is replaced in the text. For any other expression the replacement computes another value of the same type
+while the test runs.
+
+Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it; a
+change has a name, and the same name means the same change in every run.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections.abc import Iterator
+
+from .alterations import Edit, Function, TestSource
+from .checked_values import CheckedValue, checked_values
+
+_FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_OTHER = (
+    "((lambda v: not v if isinstance(v, bool) else v * 2 + {number} if isinstance(v, (int, float))"
+    " else v + {word!r} if isinstance(v, str) else v + {word!r}.encode() if isinstance(v, bytes)"
+    " else [*v, {number}] if isinstance(v, list) else (*v, {number}) if isinstance(v, tuple)"
+    " else {{**v, {word!r}: {number}}} if isinstance(v, dict) else {{*v, {number}}} if isinstance(v, set)"
+    " else object())({text}))"
+)
+
+
+def replaced(source: TestSource, test: Function, value: CheckedValue, chance: random.Random) -> Edit | None:
+    """Another value in the place of a checked one of a test; None where that is impossible."""
+    node, number, word = value.node, chance.randrange(1009, 9973), f"{chance.getrandbits(24):06x}"
+    start = source.index(node.lineno, node.col_offset)
+    end = source.index(node.end_lineno or node.lineno, node.end_col_offset or 0)
+    text = source.text[start:end]
+    match value.form:
+        case "constant":
+            return _shifted(node, Edit(start, end, text), number, word)
+        case "order":
+            return _flipped(source, node)
+        case "exception":
+            return Edit(start, end, f"type('E{word}', (Warning,), {{}})")
+        case "opposite":
+            return Edit(start, end, f"(None if ({text}) else {number})")
+        case "object":
+            return Edit(start, end, f"(({text}), object())[1]")
+        case "none":
+            return Edit(start, end, f"(({text}), None)[1]")
+    other = _OTHER.format(number=number, word=word, text=text)
+    return _rebound(source, test, f"{text} = {other}") if value.form == "parameter" else Edit(start, end, other)
+
+
+def _rebound(source: TestSource, test: Function, statement: str) -> Edit | None:
+    """A statement at a test's beginning, after its docstring."""
+    first = next((each for each in test.body if not _is_text(each)), None)
+    if first is None or getattr(first, "decorator_list", []):
+        return None
+    at = source.index(first.lineno, first.col_offset)
+    return Edit(at, at, f"{statement}\n{source.indentation(first)}" if first.lineno > test.lineno else f"{statement}; ")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _shifted(node: ast.expr, old: Edit, number: int, word: str) -> Edit | None:
+    """Another constant; None for a part of a longer literal, as in an f-string."""
+    try:
+        value = ast.literal_eval(old.text)
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, ast.Constant) or value != node.value:
+        return None
+    return Edit(old.start, old.end, repr(_other(value, number, word)))
+
+
+def _other(value: object, number: int, word: str) -> object:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value * 2 + number
+    if isinstance(value, float):
+        return value * 2 + number if abs(value) < 1e300 else 0.0
+    return value + word.encode() if isinstance(value, bytes) else f"{value}{word}"
+
+
+def _flipped(source: TestSource, node: ast.expr) -> Edit | None:
+    """The opposite of an order between two values."""
+    if not isinstance(node, ast.Compare):
+        return None
+    left, right = node.left, node.comparators[0]
+    start = source.index(left.end_lineno or left.lineno, left.end_col_offset or 0)
+    end = source.index(right.lineno, right.col_offset)
+    text = re.sub("[<>]=?", lambda found: _FLIPPED[found[0]], source.text[start:end], count=1)
+    return Edit(start, end, text)
+
+
+def changes(values: list[CheckedValue], chance: random.Random) -> Iterator[str]:
+    """What the change of each value is called in an alteration: with a seed, so that it is the same in every run.
+
+    Another one might leave the test passing, as where the value is an input, too.
+    """
+    return (f"value:{number}:{chance.getrandbits(24)}" for number in range(len(values)))
+
+
+def changed(source: TestSource, test: Function, change: str) -> Edit | None:
+    """The edit that such a name means; None where that is impossible."""
+    values, (_, number, seed) = checked_values(source, test), change.split(":")
+    return replaced(source, test, values[int(number)], random.Random(int(seed))) if int(number) < len(values) else None
