@@ -40,6 +40,7 @@ SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
 ALTERED = 3  # of them that one run alters
 KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
 SEARCHED = 100  # of PASS_TO_PASS for these
+COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, as the reference fix took for them
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
 PLACES: tuple[Place, ...] = ("beside", "class", "file")
 Seen = Literal["passed", "failed", "absent"]
@@ -56,6 +57,9 @@ class Alteration:
     def passes(self) -> bool:
         """Whether the altered test must pass."""
         return not self.change
+
+
+AT_END = Alteration("", "end")
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class Calibration:
 
     usable: Mapping[str, tuple[Alteration, ...]]
     side_effects: tuple[str, ...] = ()  # on the tests' files and what they rely on, in words
+    copy_seconds: float = 0.0  # that a copy of a test took
 
     @property
     def available(self) -> bool:
@@ -103,13 +108,13 @@ class Calibration:
     def as_json(self) -> dict[str, Any]:
         """Plain data, which `from_json` reads."""
         usable = {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
-        return {"usable": usable, "side_effects": list(self.side_effects)}
+        return {"usable": usable, "side_effects": list(self.side_effects), "copy_seconds": self.copy_seconds}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Calibration:
         """What `as_json` gave."""
         usable = {test: tuple(Alteration(**each) for each in found) for test, found in content["usable"].items()}
-        return cls(usable, tuple(content["side_effects"]))
+        return cls(usable, tuple(content["side_effects"]), float(content["copy_seconds"]))
 
 
 class TestFiles:
@@ -222,28 +227,53 @@ def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []
         chosen += [(target, Alteration("beside", each)) for each in changes(checked, chance)]
-        chosen.append((target, Alteration("", "end")))
+        chosen.append((target, AT_END))
     return files.altered(chosen, chance)
 
 
-def calibrated(run: AlteredRun, seen: Callable[[str], Seen], effects: Sequence[str] = ()) -> Calibration:
-    """The alterations of `run` that had the expected outcome."""
+def calibrated(
+    run: AlteredRun, seen: Callable[[str], Seen], effects: Sequence[str] = (), *, seconds: float = 0.0
+) -> Calibration:
+    """The alterations of `run` that had the expected outcome; it took `seconds` more than a run without alterations."""
     usable: dict[str, tuple[Alteration, ...]] = {}
     for each in run.expected:
         if each.met(seen(each.test_id)):
             usable[each.target] = (*usable.get(each.target, ()), each.alteration)
-    return Calibration(usable, tuple(effects))
+    copies = sum(bool(each.alteration.place) for each in run.expected)
+    return Calibration(usable, tuple(effects), max(0.0, seconds) / max(1, copies))
 
 
-def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:
-    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail."""
+def contrasting(
+    files: TestFiles, calibration: Calibration, chance: random.Random, *, again: bool = False
+) -> AlteredRun | None:
+    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail.
+
+    `again`: after a run that was not as expected. No test then fails before its end, so that none leaves to the twins
+    after it what its last lines would have removed.
+    """
     usable = {test: each for test, each in calibration.usable.items() if each}
     deciding = sorted(usable.keys() & files.targets.keys())
     if not deciding:
         return None
     tests = [*chance.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
     targets = {**files.targets, **files.kept}
-    return files.altered([(targets[test], each) for test in tests for each in _chosen(usable[test], chance)], chance)
+    chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], chance)]
+    whole = [(targets[test], each) for test in tests for each in usable[test] if each.passes or each == AT_END]
+    return files.altered(_affordable(whole if again and whole else chosen, calibration.copy_seconds, chance), chance)
+
+
+def _affordable(
+    chosen: Sequence[tuple[Target, Alteration]], copy_seconds: float, chance: random.Random
+) -> list[tuple[Target, Alteration]]:
+    """Without copies that would take too long: a random part of them stays, and one that must pass."""
+    copies = [each for each in chosen if each[1].place]
+    room = max(1, int(COPIES_SECONDS / copy_seconds)) if copy_seconds else len(copies)
+    if room >= len(copies):
+        return list(chosen)
+    passing = [each for each in copies if each[1].passes]
+    kept = [chance.choice(passing or copies)]
+    kept += chance.sample([each for each in copies if each not in kept], room - 1)
+    return [each for each in chosen if each in kept or not each[1].place]
 
 
 def _chosen(usable: Sequence[Alteration], chance: random.Random) -> list[Alteration]:

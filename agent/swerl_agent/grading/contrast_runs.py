@@ -46,12 +46,12 @@ class ContrastRuns:
     async def confirmed(self, task: Task, patch: str, verdict: Verdict, report: Report) -> Verdict:
         """A resolved verdict after contrast."""
         files = await asyncio.to_thread(TestFiles, task, report.files)
-        calibration = await self._calibration(task, files)
+        calibration = await self._calibration(task, files, report.seconds)
         chance = random.SystemRandom()
         missed: list[tuple[Expectation, Seen]] = []
         spent = 0.0  # seconds of the tests' own
-        for _ in range(TRIES):
-            run = await asyncio.to_thread(contrasting, files, calibration, chance)
+        for number in range(TRIES):
+            run = await asyncio.to_thread(contrasting, files, calibration, chance, again=number > 0)
             if run is None:
                 return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
             outcome = await self._execute(task, patch, run)
@@ -80,10 +80,10 @@ class ContrastRuns:
         except Unreadable:
             return dict.fromkeys(tests, "absent")
 
-    async def _calibration(self, task: Task, files: TestFiles) -> Calibration:
+    async def _calibration(self, task: Task, files: TestFiles, seconds: float) -> Calibration:
         key = cache_key([self._version, task.image, task.base_commit, *criteria(task.ground_truth), *_content(files)])
         if key not in self._running:
-            self._running[key] = asyncio.create_task(self._calibrated(task, files, key))
+            self._running[key] = asyncio.create_task(self._calibrated(task, files, key, seconds))
             self._running[key].add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(self._running[key])
 
@@ -91,7 +91,8 @@ class ContrastRuns:
         if done.cancelled() or done.exception():
             self._running.pop(key, None)
 
-    async def _calibrated(self, task: Task, files: TestFiles, key: str) -> Calibration:
+    async def _calibrated(self, task: Task, files: TestFiles, key: str, seconds: float) -> Calibration:
+        """By the reference fix; `seconds`: what the tests took without alterations."""
         known = await asyncio.to_thread(self._cache.calibration, key)
         if known is not None:
             return Calibration.from_json(known)
@@ -104,7 +105,8 @@ class ContrastRuns:
             values = not (isinstance(outcome, Report) and outcome.exit_code in TIMEOUT_CODES)  # a test may wait for one
             found = await self._outcomes(task, outcome, run)
             effects = await asyncio.to_thread(side_effects, task, outcome)
-            calibration = calibrated(run, found.__getitem__, effects)
+            longer = outcome.seconds - seconds if isinstance(outcome, Report) else 0.0
+            calibration = calibrated(run, found.__getitem__, effects, seconds=longer)
             if calibration.available:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
                 break

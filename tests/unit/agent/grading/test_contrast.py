@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Verdict
-from swerl_agent.grading.contrast import Alteration
+from swerl_agent.grading.contrast import (
+    COPIES_SECONDS,
+    Alteration,
+    AlteredRun,
+    Calibration,
+    TestFiles,
+    calibrated,
+    calibrating,
+    contrasting,
+)
+from swerl_agent.grading.framing import TestFile
 
-from tests.control_plane.grading.task_image import FIXED, SOURCE, Repository
+from tests.control_plane.grading.task_image import BASE_TEST, FIXED, HIDDEN_TEST, SOURCE, Repository
 
 from .local_jobs import at, local_grader
 
@@ -65,3 +76,37 @@ async def test_answers_to_tests_that_passed_before_are_found(monkeypatch: pytest
 def test_unchanged_alteration_must_pass() -> None:
     assert Alteration("class", "").passes
     assert not Alteration("", "end").passes
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TestFiles:
+    task = Repository(tmp_path / "calc").task("image")
+    return TestFiles(task, {"tests/test_calc.py": TestFile(BASE_TEST.encode(), HIDDEN_TEST.encode())})
+
+
+def calibration_of(files: TestFiles, seconds: float) -> Calibration:
+    run = calibrating(files)
+    assert run
+    seen = {each.test_id: "passed" if each.alteration.passes else "failed" for each in run.expected}
+    return calibrated(run, seen.__getitem__, seconds=seconds)  # type: ignore[arg-type]
+
+
+def copies(run: AlteredRun | None) -> list[Alteration]:
+    assert run
+    return [each.alteration for each in run.expected if each.alteration.place]
+
+
+def test_copies_of_slow_tests_are_few_and_one_must_pass(files: TestFiles) -> None:
+    quick, slow = calibration_of(files, 0.0), calibration_of(files, 1000.0)
+    assert slow.copy_seconds > COPIES_SECONDS
+    assert Calibration.from_json(slow.as_json()) == slow
+    assert len(copies(contrasting(files, quick, random.Random(1)))) > 2
+    run = contrasting(files, slow, random.Random(1))
+    assert [each.passes for each in copies(run)] == [True]
+    assert run and len(run.expected) == 3  # the copy, and both tests themselves
+
+
+def test_no_test_fails_before_its_end_when_a_run_is_repeated(files: TestFiles) -> None:
+    run = contrasting(files, calibration_of(files, 0.0), random.Random(1), again=True)
+    assert run and {each.alteration.change for each in run.expected} == {"", "end"}
+    assert all(each.passes for each in copies(run))
