@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from swerl_agent.tasks import Task
+from swerl_agent.tasks.diffs import changed_paths
 
 from .cache import VerdictCache, cache_key, criteria
 from .contrast import (
@@ -48,6 +49,7 @@ class ContrastRuns:
         files = await asyncio.to_thread(TestFiles, task, report.files)
         calibration = await self._calibration(task, files, report.seconds)
         chance = random.SystemRandom()
+        fixed = changed_paths(task.ground_truth.patch)  # calibration did not watch these: they were files of its patch
         missed: list[tuple[Expectation, Seen]] = []
         spent = 0.0  # seconds of the tests' own
         for number in range(TRIES):
@@ -60,7 +62,7 @@ class ContrastRuns:
             missed = await self._missed(task, outcome, run)
             if not missed:
                 effects = [written(path) for path in verdict.report.get("touched", [])]
-                effects += [replaced(what) for what in verdict.report.get("changed", [])]
+                effects += [replaced(what) for what in verdict.report.get("changed", []) if what not in fixed]
                 foreign = [each for each in effects if each not in calibration.side_effects]
                 return after_contrast(verdict, "failed" if foreign else "held", foreign)
             if _decided(missed):

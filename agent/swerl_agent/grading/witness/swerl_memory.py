@@ -2,8 +2,8 @@
 
 Runs on Python 3.5 or newer, and needs nothing else.
 
-Guarantees: it watches what modules in the tests' own folders define, the builtins, how files and JSON are read, and the
-code of unittest and pytest. What a test replaces and restores itself is not reported.
+Guarantees: it watches what the tests' own modules define, the builtins, how files and JSON are read, and the code of
+unittest and pytest. What a test replaces and restores itself is not reported, nor what the runner replaces by its own.
 """
 
 import ast
@@ -38,10 +38,10 @@ def _functions(owner: Any) -> "Iterator[tuple[str, Any]]":
             yield name, value
 
 
-def _entry(what: str, owner: Any, name: str, value: Any) -> "tuple[str, Any, str, Any, Any, Any]":
+def _entry(what: str, namespace: Any, name: str, value: Any) -> "tuple[str, Any, str, Any, Any, Any]":
     function = inner(value) if _is(value, WRAPPERS) else value
     known = function if _is(function, types.FunctionType) else None
-    return what, vars(owner), name, value, known, getattr(known, "__code__", None)
+    return what, namespace, name, value, known, getattr(known, "__code__", None)
 
 
 def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]]":
@@ -51,10 +51,10 @@ def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]
         owners = [module] + [each for each in list(vars(module).values()) if _is(each, type)]
         for owner in [each for each in owners if each is module or each.__module__ == module.__name__]:
             what = module.__name__ if owner is module else module.__name__ + "." + owner.__name__
-            found += [_entry(what + "." + name, owner, name, value) for name, value in _functions(owner)]
+            found += [_entry(what + "." + name, vars(owner), name, value) for name, value in _functions(owner)]
     if "pytest" in names:
         pytest = sys.modules["pytest"]
-        found.append(_entry("pytest.mark", pytest, "mark", vars(pytest).get("mark")))
+        found.append(_entry("pytest.mark", vars(pytest), "mark", vars(pytest).get("mark")))
         marks = vars(vars(pytest)["mark"]) if "mark" in vars(pytest) else {}
         found += [("pytest.mark." + name, marks, name, None, None, None) for name in MARKS]  # none is an attribute
     return found
@@ -123,12 +123,25 @@ def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable
 
 
 def _modules(facts: Facts) -> "Iterator[tuple[Any, str]]":
-    """Loaded modules in the folders of the task's tests, that are no files of the patch, and their files."""
-    folders = {os.path.dirname(os.path.realpath(os.path.join(facts.tree, path))) for path in facts.tests}
+    """Loaded modules in the folders of the task's tests that belong to tests and not to the patch, and their files.
+
+    By their names: where tests lie beside the code under test, that code may change its own state.
+    """
+    folders = {os.path.dirname(path) for path in facts.tests}
+    real = {os.path.realpath(os.path.join(facts.tree, folder)) for folder in folders}
+    known = {}  # type: dict[str, str]
     for module in list(sys.modules.values()):
-        path = os.path.realpath(str(getattr(module, "__file__", None) or ""))
-        if path.endswith(".py") and os.path.dirname(path) in folders and path not in facts.patched:
-            yield module, path
+        try:
+            file = str(getattr(module, "__file__", None) or "")
+        except Exception:  # it is a module by name only
+            continue
+        folder = os.path.dirname(file)
+        if folder not in known:
+            known[folder] = os.path.realpath(folder)
+        if file.endswith(".py") and known[folder] in real:
+            path = os.path.realpath(file)
+            if "test" in facts.short(path).lower() and path not in facts.patched:
+                yield module, path
 
 
 def _is_of(value: Any, path: str) -> bool:
@@ -144,13 +157,13 @@ def helpers(facts: Facts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], l
     for module, path in _modules(facts):
         try:
             names = _Names(_read(path))
-        except (OSError, SyntaxError, ValueError, RecursionError):
+            for name in [name for name in names.all() if name in vars(module)]:
+                value = vars(module)[name]
+                found.append(_entry(facts.short(path), vars(module), name, value))
+                if names.differs(name, value, path):
+                    gone.append(facts.short(path))
+        except Exception:  # an odd module is no reason to end the tests' run
             continue
-        for name in [name for name in names.all() if name in vars(module)]:
-            value = vars(module)[name]
-            found.append(_entry(facts.short(path), module, name, value))
-            if names.differs(name, value, path):
-                gone.append(facts.short(path))
     return found, gone
 
 
@@ -158,28 +171,38 @@ class Watch:
     """What was found replaced; `look` is to be called after each test. The runner itself is looked at in the end."""
 
     def __init__(self) -> None:
-        self._watched = library(LIBRARY)
+        self._library = library(LIBRARY)
         self._runner = library([name for name in sys.modules if name.partition(".")[0] in RUNNERS])
+        self._helpers = []  # type: list[tuple[str, Any, str, Any, Any, Any]]
         self._changed = {}  # type: dict[str, bool]
+
+    def started(self) -> None:
+        """Accept what the runner replaced by functions of its own; before any code of the repository is loaded."""
+        own = {id(entry[3]) for entry in self._runner if entry[3] is not None}
+        for number, (what, namespace, name, value, _, _) in enumerate(self._runner):
+            now = namespace.get(name)
+            if now is not value and id(now) in own:
+                self._runner[number] = _entry(what, namespace, name, now)
 
     def begin(self, facts: Facts) -> None:
         """Watch the tests' own modules, too, once these are loaded."""
-        try:
-            found, gone = helpers(facts)
-        except Exception:  # an odd module is no reason to end the tests' run
-            return
-        self._watched += found
+        self.look()
+        self._helpers, gone = helpers(facts)
         for what in gone:
             self._changed[what] = True
 
     def look(self) -> None:
         """Remember what is not as it was."""
-        for what, namespace, name, value, function, code in self._watched:
+        self._compare(self._library)
+        self._compare(self._helpers)
+
+    def _compare(self, watched: "list[tuple[str, Any, str, Any, Any, Any]]") -> None:
+        for what, namespace, name, value, function, code in watched:
             if namespace.get(name) is not value or (function is not None and function.__code__ is not code):
                 self._changed[what] = True
 
     def found(self) -> "list[str]":
         """The first few of what was replaced."""
-        self._watched += self._runner
         self.look()
+        self._compare(self._runner)
         return [what.encode("utf-8", "replace").decode() for what in sorted(self._changed)[:MAX_NAMED]]

@@ -120,8 +120,8 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
             if function.__code__ is not code:
                 record.write("suspicion", f"the code of {name} was replaced")
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_load_initial_conftests(early_config: Any) -> None:
+    def pytest_load_initial_conftests(early_config: Any) -> None:  # after pytest's own plugins that come first
+        watch.started()
         before.extend(machinery(MACHINERY))
         known.update(id(function) for _, function in outcome_hooks(early_config))
         for path in fresh_machinery(MACHINERY, facts):

@@ -113,3 +113,35 @@ def test_marks_of_another_make_are_found(memory: ModuleType, monkeypatch: pytest
     watch = memory.Watch()
     monkeypatch.setattr(pytest, "mark", object())
     assert watch.found() == ["pytest.mark"]
+
+
+def test_state_of_code_beside_the_tests_is_no_finding(
+    memory: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, helpers: ModuleType
+) -> None:
+    (tmp_path / "tests/kit_state.py").write_text("READY = False\n")
+    monkeypatch.delitem(sys.modules, "kit_state", raising=False)
+    importlib.import_module("kit_state").READY = True  # type: ignore[attr-defined]
+    assert found(memory, facts) == ["tests/kit_state.py"]
+    facts.tree = str(tmp_path / "tests")  # its own path then has no "test" in it
+    facts.tests = ["kit_state.py"]
+    assert found(memory, facts) == []
+
+
+def test_module_that_cannot_be_asked_hides_no_other(
+    memory: ModuleType, helpers: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = type("Odd", (), {"__file__": property(lambda self: 1 / 0)})()
+    monkeypatch.setitem(sys.modules, "odd_module", odd)
+    monkeypatch.setattr(helpers, "HIGH", 9)
+    assert found(memory, facts) == ["tests/kit_helpers.py"]
+
+
+def test_what_the_runner_replaces_at_its_start_is_no_finding(
+    memory: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value, findings in ((pytest.warns, []), (len, ["pytest.raises"])):
+        with monkeypatch.context() as patched:
+            watch = memory.Watch()
+            patched.setattr(pytest, "raises", value)
+            watch.started()
+            assert watch.found() == findings
