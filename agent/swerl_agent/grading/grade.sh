@@ -45,32 +45,32 @@ repo() { "${git[@]}" "$@"; }      # with one of our own, whose HEAD is the image
 note() { printf 'swerl-grading %s note %q\n' "$nonce" "$1"; }
 
 # Become a keeper's last program, after telling that it and those before it in its pipeline are there.
-settled() { echo >&"$there"; exec "$@" {there}>&-; }
+exec_keeper() { echo >&"$ready"; exec "$@" {ready}>&-; }
 
 # The processes that keep the output (its first and its last part, and its length) and the witness's record; `done`
 # ends when they have.
 keep() {
   local part
   mkdir "$scratch/witness"
-  mkfifo "$scratch/output" "$scratch/there" "$scratch/witness/record" "$scratch/witness/gate" "$scratch/witness/opened"
+  mkfifo "$scratch/output" "$scratch/ready" "$scratch/witness/record" "$scratch/witness/gate" "$scratch/witness/opened"
   for ((part = 0; part < sessions; part++)); do mkfifo "$scratch/witness/key.$part"; done
   for part in head tail test_record; do : > "$scratch/$part"; done
   exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {test_record_in}> "$scratch/test_record"
   exec {head}< "$scratch/head" {tail}< "$scratch/tail" {test_record}< "$scratch/test_record"
   # Both ends of the record are open before its keeper starts: it would wait for a writer that may be gone by then.
   exec {record}<> "$scratch/witness/record"
-  exec {heard}< "$scratch/witness/record"
-  exec {there}<> "$scratch/there"
+  exec {record_reader}< "$scratch/witness/record"
+  exec {ready}<> "$scratch/ready"
   exec {done}< <(
     trap '' PIPE
     exec {record}>&-
-    { head -c 16777216 <&"$heard" | settled base64 -w 8000 >&"$test_record_in"; } &
-    tee >(head -c 8388608 | gzip -1 | settled base64 -w 8000 >&"$head_in") \
-      >(tail -c 25165824 | gzip -1 | settled base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | settled wc -c
+    { head -c 16777216 <&"$record_reader" | exec_keeper base64 -w 8000 >&"$test_record_in"; } &
+    tee >(head -c 8388608 | gzip -1 | exec_keeper base64 -w 8000 >&"$head_in") \
+      >(tail -c 25165824 | gzip -1 | exec_keeper base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | exec_keeper wc -c
   )
   exec {output}> "$scratch/output"
-  exec {head_in}>&- {tail_in}>&- {test_record_in}>&- {heard}<&-
-  rm "$scratch/output" "$scratch/there" "$scratch/head" "$scratch/tail" "$scratch/test_record"
+  exec {head_in}>&- {tail_in}>&- {test_record_in}>&- {record_reader}<&-
+  rm "$scratch/output" "$scratch/ready" "$scratch/head" "$scratch/tail" "$scratch/test_record"
 }
 
 # Kill every process for which a function says so, all but this one and the keepers, until none is left to kill.
@@ -91,7 +91,7 @@ kill_each() { # function of a process id
 }
 
 # Whether neither the eval script nor the probe runs it, so that an installation step left it; such a one is reported.
-is_stray() {
+is_leftover() {
   local parent=$1 line
   while [[ -n $parent && $parent != [01] && $parent != "$evaluation" && $parent != "$prober" ]]; do
     read -r line < "/proc/$parent/stat" || line=
@@ -108,7 +108,7 @@ open_gate() {
     word= # where time is up at the same moment, `read` fails but has read
     read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
     ((++starts > 1)) && continue
-    kill_each is_stray
+    kill_each is_leftover
     for number in "${!keys[@]}"; do echo "$number ${keys[$number]}" >&"${pipes[number]}"; done
     echo >&"$opened"
   done
@@ -185,8 +185,8 @@ shield=(setpriv --bounding-set=-setpcap)
 keys=() pipes=()
 keep
 # On a busy node a keeper may begin later than all this; one that is not known by now would be killed with the rest.
-for ((number = 0; number < 4; number++)); do read -rt 60 <&"$there" || note "a keeper of the output is missing"; done
-exec {there}>&-
+for ((number = 0; number < 4; number++)); do read -rt 60 <&"$ready" || note "a keeper of the output is missing"; done
+exec {ready}>&-
 for path in /proc/[0-9]*; do keepers[${path##*/}]=1; done
 start_probe
 : > "$scratch/git"
@@ -200,12 +200,12 @@ root=$(pwd -P)
 declare -A untracked=()
 mkdir "$scratch/kept"
 while IFS= read -r -d '' path; do untracked[$path]=1; done < <(repo ls-files --others -z)
-keep_the_unknown 2>> "$scratch/git" || failed restore_failed 1
+preserve_untracked 2>> "$scratch/git" || failed restore_failed 1
 
 before=$(git_state)
 apply || failed apply_failed 1
 [ "$before" = "$(git_state)" ] || failed git_changed 1
-put_the_unknown_back note 2>> "$scratch/git" || failed restore_failed 1
+restore_untracked note 2>> "$scratch/git" || failed restore_failed 1
 
 # All of the list before the first is put back: git diff itself writes the index, and locks it, after its last line.
 repo diff --name-only --no-renames -z HEAD > "$scratch/changed" 2>> "$scratch/git" || failed restore_failed "$?"

@@ -120,7 +120,7 @@ exempted() { # path
 
 # Sets `place` to where a patch that names the path $1 writes: links to folders are followed.
 declare -A real=()
-locate() {
+resolve_target() {
   local folder=./$1
   folder=${folder%/*}
   until [[ -d $folder ]]; do folder=${folder%/*}; done
@@ -130,50 +130,50 @@ locate() {
 }
 
 # Whether the path $1 lies in a folder that holds files, and none that git knows. What Python compiled is no file here.
-declare -A foreign=()
-in_a_foreign_folder() {
+declare -A has_untracked_files=()
+in_untracked_folder() {
   local folder=. rest=$1
   while [[ $rest == */* ]]; do
     folder+=/${rest%%/*} rest=${rest#*/}
     [[ -d $folder ]] || return 1
-    [[ -n ${foreign[$folder]+x} ]] ||
-      foreign[$folder]=$(repo ls-files -- "$folder" | read -r || repo ls-files --others -- "$folder" | grep -vm 1 '\.pyc$')
-    [ -z "${foreign[$folder]}" ] || return 0
+    [[ -n ${has_untracked_files[$folder]+x} ]] ||
+      has_untracked_files[$folder]=$(repo ls-files -- "$folder" | read -r || repo ls-files --others -- "$folder" | grep -vm 1 '\.pyc$')
+    [ -z "${has_untracked_files[$folder]}" ] || return 0
   done
   return 1
 }
 
-state() { stat -c '%y %z %s %f' -- "$1" 2> /dev/null; } # of a file: another one when it was written to
+file_state() { stat -c '%y %z %s %f' -- "$1" 2> /dev/null; } # of a file: another one when it was written to
 
 # Files of the image that the patch names and git does not know (untracked, ignored, of a repository within) are kept
 # aside, since nothing else could put them back. It may add none beside them either, where git knows no file.
-declare -A was=()
-barred=()
-keep_the_unknown() {
-  local path place within there=()
+declare -A preserved=()
+forbidden_additions=()
+preserve_untracked() {
+  local path place within existing=()
   local -A tracked=()
   for path in "${named[@]}"; do
-    locate "$path"
+    resolve_target "$path"
     within=${place#"$root"/}
     ! exempted "$path" && ! exempted "$within" || continue
     if [[ -L $place || -e $place ]]; then
-      [[ -d $place && ! -L $place ]] || there+=("$place")
-    elif [[ $within == /* ]] || in_a_foreign_folder "$within"; then
-      barred+=("$place")
+      [[ -d $place && ! -L $place ]] || existing+=("$place")
+    elif [[ $within == /* ]] || in_untracked_folder "$within"; then
+      forbidden_additions+=("$place")
     fi
   done
-  for path in "${there[@]}"; do [[ $path != "$root"/* ]] || printf '%s\0' "${path#"$root"/}"; done |
+  for path in "${existing[@]}"; do [[ $path != "$root"/* ]] || printf '%s\0' "${path#"$root"/}"; done |
     xargs -0 -r "${git[@]}" ls-files -z -- > "$scratch/tracked" || return
   while IFS= read -r -d '' path; do tracked[$root/$path]=1; done < "$scratch/tracked"
-  for path in "${there[@]}"; do [[ -n ${tracked[$path]+x} ]] || was[$path]=$(state "$path"); done
-  for path in "${!was[@]}"; do printf '%s\0' ".$path"; done |
+  for path in "${existing[@]}"; do [[ -n ${tracked[$path]+x} ]] || preserved[$path]=$(file_state "$path"); done
+  for path in "${!preserved[@]}"; do printf '%s\0' ".$path"; done |
     (cd / && xargs -0 -r cp -a --parents -t "$scratch/kept" --)
 }
 
-put_the_unknown_back() { # command that gets a note on each
+restore_untracked() { # command that gets a note on each
   local path folder rest
-  for path in "${!was[@]}"; do
-    [ "$(state "$path")" != "${was[$path]}" ] || continue
+  for path in "${!preserved[@]}"; do
+    [ "$(file_state "$path")" != "${preserved[$path]}" ] || continue
     "$1" "restored ${path#"$root"/}"
     folder= rest=${path#/}
     while [[ $rest == */* ]]; do # a link in the place of a folder would lead elsewhere
@@ -181,9 +181,9 @@ put_the_unknown_back() { # command that gets a note on each
       [[ -d $folder && ! -L $folder ]] || rm -rf -- "$folder"
     done
     rm -rf -- "$path" && (cd "$scratch/kept" && cp -a --parents -t / -- ".$path") || return
-    was[$path]=$(state "$path")
+    preserved[$path]=$(file_state "$path")
   done
-  for path in "${barred[@]}"; do
+  for path in "${forbidden_additions[@]}"; do
     [[ -L $path || -e $path ]] || continue
     "$1" "removed ${path#"$root"/}"
     rm -rf -- "$path"
@@ -197,29 +197,29 @@ clean() { # of what was not there before: images may hold untracked environments
   done < <(repo ls-files --others -z)
 }
 
-# Sets `same` to options that leave out of a patch the files that it makes and the image has with the same content.
-same=()
-leave_out_the_same() {
-  local path pattern folder=$scratch/same there=() include=()
+# Sets `exclude_options` to options that leave out of a patch the files that it makes and the image has with the same content.
+exclude_options=()
+exclude_identical() {
+  local path pattern folder=$scratch/same existing=() include=()
   for path in "${created[@]}"; do
-    [[ -f $path && ! -L $path ]] && there+=("$path") && include+=("--include=$(as_pattern "$path")")
+    [[ -f $path && ! -L $path ]] && existing+=("$path") && include+=("--include=$(escaped_glob "$path")")
   done
-  ((${#there[@]})) && mkdir "$folder" || return 0
+  ((${#existing[@]})) && mkdir "$folder" || return 0
   (cd "$folder" && GIT_CEILING_DIRECTORIES=$scratch git apply "${include[@]}" "$scratch/patch.diff") > /dev/null 2>&1
-  for path in "${there[@]}"; do
-    ! cmp -s "$folder/$path" "$path" || same+=("--exclude=$(as_pattern "$path")")
+  for path in "${existing[@]}"; do
+    ! cmp -s "$folder/$path" "$path" || exclude_options+=("--exclude=$(escaped_glob "$path")")
   done
 }
-as_pattern() { sed 's/[][*?\\]/\\&/g' <<< "$1"; }
+escaped_glob() { sed 's/[][*?\\]/\\&/g' <<< "$1"; }
 
 apply() {
   local ladder=("repo apply --verbose" "repo apply --verbose --3way" "repo apply --verbose --reject"
     "images apply --verbose" # as the attributes of the repository have it
     "patch --batch --forward --fuzz=5 --unified --no-backup-if-mismatch -p1 -i") rung options
   [ -s "$scratch/patch.diff" ] || return 0
-  leave_out_the_same
+  exclude_identical
   for rung in "${ladder[@]}"; do
-    options=("${same[@]}")
+    options=("${exclude_options[@]}")
     if [[ $rung == patch* ]]; then # it would pass over a binary file
       ! grep -q '^Binary files .* differ' "$scratch/patch.diff" || break
       options=()
@@ -231,7 +231,7 @@ apply() {
     fi
     repo reset -q --hard HEAD
     clean
-    put_the_unknown_back : 2>> "$scratch/git" || failed restore_failed 1
+    restore_untracked : 2>> "$scratch/git" || failed restore_failed 1
   done
   repo apply --check --reverse "$scratch/patch.diff" >> "$scratch/git" 2>&1 && applied before
 }
