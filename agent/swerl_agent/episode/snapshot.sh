@@ -8,6 +8,8 @@
 # Index, objects, configuration and attributes are those of the folder: the repository in the tree, whatever became of
 # it, is only read for the files that it tracks. Files of repositories within the tree are files like others.
 LARGE=16384 # blocks of 512 bytes; a new file above it is left out
+export LC_ALL=C # grep takes names that are no text of the locale for binary data
+unset CDPATH GREP_OPTIONS
 operation=$1
 none() { echo "none $1"; exit 0; }
 unusable() { echo "unusable $1"; exit 0; }
@@ -38,11 +40,18 @@ update() { # the index from the tree
   escape_patterns "$store/nested" "$store/too_large" >>"$store/git/info/exclude"
   snapshot_git "$@" add -A --ignore-errors 2>>"$store/errors"
   [ $? -lt 2 ] || return
+  while IFS= read -r folder; do # and repositories within those
+    find "./$folder" -name .git -prune -print 2>/dev/null | sed 's,^\./,,; s,\.git$,,'
+  done <"$store/nested" | sort >"$store/repositories"
   while IFS= read -r folder; do
-    (cd "$folder" && repository_git ls-files -z -co --exclude-standard | grep -zv '/$' |
-      snapshot_git "$@" update-index --add --remove -z --stdin) 2>>"$store/errors" ||
+    (cd -- "$folder" && repository_git ls-files -z -co --exclude-standard >"$store/files" &&
+      grep -zv '/$' <"$store/files" | snapshot_git "$@" update-index --add --remove --replace -z --stdin) 2>>"$store/errors" ||
       left_out "$folder" "a repository within the tree that cannot be read"
-  done <"$store/nested"
+  done <"$store/repositories"
+  drop_links
+}
+drop_links() { # to commits of repositories within the tree: their files are in the index
+  snapshot_git ls-files -s | sed -n 's/^160000 [^	]*	//p' | snapshot_git update-index --force-remove --stdin
 }
 
 take() {
@@ -53,9 +62,11 @@ take() {
     store=
   done
   [ -n "$store" ] || none "no folder can be written outside the work tree"
-  case $store/ in "$tree"/*) rm -rf "$store"; none "the work tree holds $base" ;; esac
+  trap 'rm -rf "$store"' EXIT # what a baseline that cannot be taken wrote may fill the disk
+  trap 'exit 1' HUP INT TERM
+  case $store/ in "$tree"/*) none "the work tree holds $base" ;; esac
   printf '[safe]\n\tdirectory = *\n' >"$store/.gitconfig"
-  repository_git rev-parse --git-dir >/dev/null || { rm -rf "$store"; unusable "has no git repository at $tree"; }
+  repository_git rev-parse --git-dir >/dev/null || unusable "has no git repository at $tree"
   # The model's own git must work where the tree belongs to another user.
   git rev-parse --git-dir >/dev/null 2>&1 || (
     umask 022
@@ -66,7 +77,7 @@ take() {
   echo '* !text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace' >"$store/git/info/attributes"
   cat "$(repository_git rev-parse --git-path info/exclude)" >"$store/exclude" 2>/dev/null
   repository_git ls-files -s -z | snapshot_git update-index -z --index-info || exit
-  snapshot_git ls-files -s | sed -n 's/^160000 [^	]*	//p' | snapshot_git update-index --force-remove --stdin || exit
+  drop_links || exit
   # Small files too go into one pack, as this makes large ones do.
   update -c core.bigFileThreshold=1 || { cat "$store/errors" >&2; exit 1; }
   snapshot_git ls-files -oi --exclude-standard >"$store/ignored"
@@ -74,14 +85,16 @@ take() {
   touch "$store/known"
   repository_git rev-parse -q --verify HEAD >"$store/head"
   printf '%s\n' "$PATH" >"$store/path"
-  object=$(snapshot_git write-tree --missing-ok) && echo "$store $object"
+  object=$(snapshot_git write-tree --missing-ok) || exit
+  trap - EXIT
+  echo "$store $object"
 }
 
 keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes hold
   LC_ALL=C awk '/^diff --git / { if (n) print size, n; n++; size = 0 } { size += length($0) + 1 } END { print size, n }' \
     "$store/patch" | sort -n | awk -v room="$1" 'BEGIN { print 0 } { sum += $1; if (sum <= room) print $2 }' >"$store/kept"
   LC_ALL=C awk 'NR == FNR { kept[$1]; next }
-    /^diff --git / { on = ++n in kept; path = $0; sub(/.* b\//, "", path)
+    /^diff --git / { on = ++n in kept; path = $0; sub(/.* "?b\//, "", path); sub(/"$/, "", path)
       if (!on) print "left out " path ": the patch has no room for it" > "/dev/stderr" }
     on' "$store/kept" "$store/patch"
 }
@@ -89,10 +102,13 @@ keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes 
 diff() { # object, limit
   cp "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
   [ "$(repository_git rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
-  # Ignored files that the agent's git tracks; the content that they had in the image is not kept.
+  # Ignored files that the agent's git tracks.
   repository_git ls-files -ci --exclude-standard >"$store/forced"
   grep -vFxf "$store/ignored" "$store/forced" | snapshot_git update-index --add --remove --stdin 2>>"$store/errors"
-  grep -Fxf "$store/ignored" "$store/forced" | while IFS= read -r path; do
+  # Files that the image ignores, and the agent does not: the content that they had in the image is not kept.
+  snapshot_git ls-files | grep -Fxf "$store/ignored" >"$store/unignored"
+  snapshot_git update-index --force-remove --stdin <"$store/unignored"
+  cat "$store/forced" "$store/unignored" | grep -Fxf "$store/ignored" | while IFS= read -r path; do
     [ ! "$path" -nt "$store/known" ] || left_out "$path" "a file that the image holds and ignores"
   done
   while IFS= read -r path; do

@@ -160,6 +160,41 @@ def test_files_of_a_repository_within_the_tree_are_files_like_others(image: Path
     assert "+answer = 42\n" in patch.text and "+++ b/new/inner.py\n" in patch.text and patch.left_out == ()
 
 
+@pytest.mark.parametrize("ending", ["true", f"{COMMIT}; cd ..; {COMMIT}"], ids=["without commits", "with commits"])
+def test_files_of_a_repository_within_another_are_in_the_patch(image: Path, ending: str) -> None:
+    patch = patch_after(image, f"mkdir -p a/b; cd a; git init -q; cd b; git init -q; echo x > inner.py; {ending}")
+    assert "+++ b/a/b/inner.py\n" in patch.text and "Subproject" not in patch.text and patch.left_out == ()
+
+
+def test_repository_within_the_tree_that_cannot_be_read_is_named(image: Path) -> None:
+    patch = patch_after(image, FIX, "mkdir new; cd new; git init -q; echo x > inner.py; echo broken > .git/index")
+    assert "+answer = 42\n" in patch.text
+    assert patch.left_out == ("new/: a repository within the tree that cannot be read",)
+
+
+def test_files_that_the_image_ignores_are_no_change_once_the_agent_does_not(image: Path) -> None:
+    patch = patch_after(image, "echo > .gitignore; echo new > out/new.txt")
+    assert "+++ b/out/new.txt\n" in patch.text and "built.o" not in patch.text and patch.left_out == ()
+    git(image, "checkout", "-q", ".gitignore")
+    patch = patch_after(image, "sleep 1; rm .gitignore; echo x > out/built.o")
+    assert "built.o" not in patch.text
+    assert patch.left_out == ("out/built.o: a file that the image holds and ignores",)
+
+
+def test_patch_has_no_line_of_the_shell(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDPATH", ".:/tmp")
+    assert patch_after(image, "mkdir new; cd new; git init -q; echo x > inner.py").text.startswith("diff --git ")
+
+
+def test_baseline_that_cannot_be_taken_leaves_nothing(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(image.parent))
+    shutil.rmtree(image / ".git")
+    git(image, "init", "-q", "--object-format=sha256")  # the baseline's own repository has another
+    git(image, "add", "-A")
+    assert "malformed index" in patch_after(image, "true").left_out[0]
+    assert not list(image.parent.glob(".swerl-tree-*"))
+
+
 def test_repository_that_the_image_holds_within_the_tree_is_compared_by_its_files(image: Path) -> None:
     inner = image / "vendored"
     inner.mkdir()
