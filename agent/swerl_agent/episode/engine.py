@@ -204,7 +204,7 @@ class Transient(Exception):
 
 
 async def with_retries(url: str, send: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
-    """The result of `ask`, retried while the server at `url` is busy or down; raises EngineError in the end."""
+    """The result of `send`, retried while the server at `url` is busy or down; raises EngineError in the end."""
     for attempt in range(policy.retries + 1):
         try:
             return await send()

@@ -44,7 +44,7 @@ class ProgressReport:
         self._written = progress
 
     async def follow(self, read: Callable[[], EvalProgress]) -> None:
-        """Write what `look` returns, forever."""
+        """Write what `read` returns, forever."""
         while True:
             try:
                 await self.write(read())
