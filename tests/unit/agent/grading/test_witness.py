@@ -135,7 +135,8 @@ def test_pytest_run_is_unaffected_by_its_witness(repository: Path, tmp_path: Pat
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
     record = record_from(report, "pytest")
-    assert (record.alarms, record.changed) == ((), ())
+    assert record.alarms == ()
+    assert not [what for what in record.changed if what.startswith("_pytest.config")]  # plugins may replace others
     assert {test: status for status, test in map(str.split, record.log.splitlines())} == {
         "t.py::test_environment": "PASSED",
         "t.py::test_fails": "FAILED",
