@@ -180,7 +180,7 @@ class FakeWeightSender:
 async def test_engine_on_the_trainers_gpu_is_not_started_during_a_step(
     monkeypatch: pytest.MonkeyPatch, backend: Backend, starts_during_the_step: int
 ) -> None:
-    monkeypatch.setattr(pools, "weight_link", lambda *_: FakeWeightSender())
+    monkeypatch.setattr(pools, "weight_link", lambda *_, **__: FakeWeightSender())
     handle, switch, trainer_lock = FakeServer(), FakeRouter(), asyncio.Lock()
     pool = EnginePool([handle], switch, None, backend=backend)  # type: ignore[arg-type, list-item]
     await pool.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -114,15 +115,18 @@ def start() -> Iterator[Start]:
     """Start a trainer of one rank in this process; the one before it is closed."""
     running: list[MegatronTrainer] = []
 
-    def start_trainer(config: RankConfig) -> MegatronTrainer:
-        if running:
+    def close() -> None:
+        while running:
             running.pop().close()
+        gc.collect()  # a model lies in cycles; until they go, the threads of its process groups wake all the time
+
+    def start_trainer(config: RankConfig) -> MegatronTrainer:
+        close()
         running.append(MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
         return running[0]
 
     yield start_trainer
-    if running:
-        running.pop().close()
+    close()
 
 
 @pytest.fixture

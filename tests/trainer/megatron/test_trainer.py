@@ -234,6 +234,18 @@ def test_layout_that_does_not_fit_is_refused_by_name() -> None:
         data_parallel_size(TrainerSpec(image="i", tensor_parallel=2, pipeline_parallel=2), 6)
 
 
+def test_closed_trainer_leaves_no_threads(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    start(make_config()).train_step(batch)
+    threads = process_group_threads()
+    start(make_config()).train_step(batch)
+    assert 0 < process_group_threads() == threads
+
+
+def process_group_threads() -> int:
+    """Threads of gloo in this process."""
+    return sum("gloo" in (thread / "comm").read_text() for thread in Path("/proc/self/task").iterdir())
+
+
 def test_wrong_model_folder_is_refused_by_name(start: Start, make_config: MakeConfig, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"config\.json"):
         start(make_config(model=str(tmp_path)))

@@ -25,7 +25,7 @@ NODE = f"""\
 import os, socket, subprocess, sys
 ip = "{shutil.which("ip")}"
 subprocess.run([ip, "link", "set", "lo", "up"], check=True)
-subprocess.run([ip, "address", "add", "{NODE_ADDRESS}/64", "dev", "lo"], check=True)
+subprocess.run([ip, "address", "add", "{NODE_ADDRESS}/64", "dev", "lo", "nodad"], check=True)
 listening = socket.create_server(("{NODE_ADDRESS}", 6443, 0, socket.if_nametoindex("lo")), family=socket.AF_INET6)
 sys.exit(subprocess.run(sys.argv[1:]).returncode)
 """

@@ -42,3 +42,19 @@ def gather_weights(module: DistributedDataParallel) -> None:
     """Complete the weights of the last update on every rank; no-op unless their gathering overlaps."""
     if module.ddp_config.overlap_param_gather:
         module.start_param_sync(force_sync=True)
+
+
+def release(module: DistributedDataParallel) -> None:
+    """Remove the hooks of the gradients, which would keep the model and its process groups for the process's life.
+
+    Autograd's accumulators outlive the parameters that they belong to, and Megatron keeps no handle of its hooks.
+    """
+    for accumulator in module.grad_accs:
+        hooks = accumulator.register_hook(_no_hook).hooks_dict_ref()
+        if hooks is not None:
+            hooks.clear()
+    module.grad_accs.clear()
+
+
+def _no_hook(*_: Any) -> None:
+    """A hook without effect: registering it gives access to the others."""

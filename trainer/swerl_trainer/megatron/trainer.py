@@ -26,7 +26,7 @@ from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.background_save import complete_together
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initial_lr
-from swerl_trainer.megatron.data_parallel import gather_weights, wrap
+from swerl_trainer.megatron.data_parallel import gather_weights, release, wrap
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.gradients import gradients_are_finite
@@ -156,9 +156,10 @@ class MegatronTrainer:
             save_adapter(Path(folder), Path(self.config.model), self.model, self.architecture, self.adapters)
 
     def close(self) -> None:
-        """Leave the process group; the trainer cannot be used afterwards."""
+        """Leave the process group and free its threads; the trainer cannot be used afterwards."""
         parallel_state.destroy_model_parallel()
         dist.destroy_process_group()
+        release(self.module)
 
     def set_learning_rate(self, lr: float) -> None:
         """Learning rate from the next step on."""

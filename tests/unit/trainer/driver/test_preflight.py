@@ -54,7 +54,7 @@ async def test_layout_that_cannot_divide_the_model_is_refused_with_one_that_can(
 
 async def test_host_memory_is_that_of_the_pods_limit(tmp_path: Path) -> None:
     small = {"resources": {"limits": {"memory": "256Mi"}}}
-    with pytest.raises(LayoutError, match=r"needs .* GiB of host memory at step, its limit or node has 0\.2 GiB"):
+    with pytest.raises(LayoutError, match=r"needs .* GiB of host memory at save, its limit or node has 0\.2 GiB"):
         await check_layout(job(tmp_path, small, CONFIG))
 
 
