@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 async def test_training_continues_while_an_export_is_mirrored(root: Path) -> None:
     mirror, ranks = SlowMirror(), Ranks()
-    exporter = WeightExporter(root, ExportSpec(every=1, keepLast=1), asyncio.Lock(), mirror)
+    exporter = WeightExporter(root, ExportSpec(every=1, keep_last=1), asyncio.Lock(), mirror)
     first: Any = exporter.export_if_due(ranks, 1, last=False)  # type: ignore[arg-type]
     await asyncio.wait_for(first, 10)
     second = asyncio.create_task(exporter.export_if_due(ranks, 2, last=False))  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ async def test_training_continues_while_an_export_is_mirrored(root: Path) -> Non
 async def test_exports_later_than_the_present_one_are_moved_aside(root: Path) -> None:
     for name in ("step-0000002", "step-0000008", "step-0000009", ".step-0000008.77"):
         (root / name).mkdir(parents=True)
-    exporter = WeightExporter(root, ExportSpec(every=1, keepLast=1), asyncio.Lock())
+    exporter = WeightExporter(root, ExportSpec(every=1, keep_last=1), asyncio.Lock())
     await exporter.export_if_due(Ranks(), 4, last=False)  # type: ignore[arg-type]
     names = sorted(path.name for path in root.iterdir())
     assert names == ["step-0000004", "step-0000008.abandoned", "step-0000009.abandoned"]
