@@ -59,9 +59,6 @@ class Alteration:
         return not self.change
 
 
-AT_END = Alteration("", "end")
-
-
 @dataclass(frozen=True)
 class Expectation:
     """What the test named `test_id` must do in an altered run."""
@@ -227,7 +224,7 @@ def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []
         chosen += [(target, Alteration("beside", each)) for each in changes(checked, chance)]
-        chosen.append((target, AT_END))
+        chosen.append((target, Alteration("", "end")))
     return files.altered(chosen, chance)
 
 
@@ -243,14 +240,8 @@ def calibrated(
     return Calibration(usable, tuple(effects), max(0.0, seconds) / max(1, copies))
 
 
-def contrasting(
-    files: TestFiles, calibration: Calibration, chance: random.Random, *, again: bool = False
-) -> AlteredRun | None:
-    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail.
-
-    `again`: after a run that was not as expected. No test then fails before its end, so that none leaves to the twins
-    after it what its last lines would have removed.
-    """
+def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:
+    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail."""
     usable = {test: each for test, each in calibration.usable.items() if each}
     deciding = sorted(usable.keys() & files.targets.keys())
     if not deciding:
@@ -258,33 +249,39 @@ def contrasting(
     tests = [*chance.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
     targets = {**files.targets, **files.kept}
     chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], chance)]
-    whole = [(targets[test], each) for test in tests for each in usable[test] if each.passes or each == AT_END]
-    return files.altered(_affordable(whole if again and whole else chosen, calibration.copy_seconds, chance), chance)
+    return files.altered(_affordable(chosen, calibration.copy_seconds, chance), chance)
 
 
 def _affordable(
     chosen: Sequence[tuple[Target, Alteration]], copy_seconds: float, chance: random.Random
 ) -> list[tuple[Target, Alteration]]:
-    """Without copies that would take too long: a random part of them stays, and one that must pass."""
+    """Without copies that would take too long: one that must pass, one that must fail, and a random part of the others
+    stay."""
     copies = [each for each in chosen if each[1].place]
-    room = max(1, int(COPIES_SECONDS / copy_seconds)) if copy_seconds else len(copies)
+    room = int(COPIES_SECONDS / copy_seconds) if copy_seconds else len(copies)
     if room >= len(copies):
         return list(chosen)
-    passing = [each for each in copies if each[1].passes]
-    kept = [chance.choice(passing or copies)]
-    kept += chance.sample([each for each in copies if each not in kept], room - 1)
+    kinds = [[each for each in copies if each[1].passes is passes] for passes in (True, False)]
+    kept = [chance.choice(kind) for kind in kinds if kind]
+    others = [each for each in copies if each not in kept]
+    kept += chance.sample(others, min(len(others), max(0, room - len(kept))))
     return [each for each in chosen if each in kept or not each[1].place]
 
 
 def _chosen(usable: Sequence[Alteration], chance: random.Random) -> list[Alteration]:
-    """The test itself with one change, twins without any, and a twin for each value that it checks."""
+    """The test itself with one change, twins without any, and a twin for each value that it checks.
+
+    Where twins check the values, the test itself fails only at its end: what its last lines remove would otherwise be
+    left to the twins after it.
+    """
     places = [each.place for each in usable if each.passes]
     values = [each.change for each in usable if each.change.startswith("value")]
-    changes = [each.change for each in usable if each.change and (places or not values or each.change in values)]
+    ends = [each.change for each in usable if each.change and each.change not in values]
+    changes = (ends or values) if places else (values or ends)
     chosen = [Alteration("", chance.choice(changes))] if changes else []
     if places:
         chosen += [Alteration(place, "") for place in places]
-        chosen += [Alteration(chance.choice(places), change) for change in values or changes[:1]]
+        chosen += [Alteration(chance.choice(places), change) for change in values or ends[:1]]
     return chosen
 
 

@@ -52,8 +52,8 @@ class ContrastRuns:
         fixed = changed_paths(task.ground_truth.patch)  # calibration did not watch these: they were files of its patch
         missed: list[tuple[Expectation, Seen]] = []
         spent = 0.0  # seconds of the tests' own
-        for number in range(TRIES):
-            run = await asyncio.to_thread(contrasting, files, calibration, chance, again=number > 0)
+        for _ in range(TRIES):
+            run = await asyncio.to_thread(contrasting, files, calibration, chance)
             if run is None:
                 return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
             outcome = await self._execute(task, patch, run)
