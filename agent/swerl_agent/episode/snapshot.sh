@@ -29,6 +29,9 @@ repository_git() { # git with the repository of the current folder, which may be
 limited=
 timeout 20 true 2>/dev/null && limited='timeout 20'
 left_out() { printf 'left out %s: %s\n' "$1" "$2" >&2; }
+# Lines of the input that file $1 has, or has not. To the grep of BusyBox an empty file of patterns matches every line.
+listed() { if [ -s "$1" ]; then grep -Fxf "$1"; else cat >/dev/null; fi; }
+unlisted() { if [ -s "$1" ]; then grep -vFxf "$1"; else cat; fi; }
 escape_patterns() { sed 's/[][*?\\!# ]/\\&/g; s,^,/,' "$@"; }
 
 update() { # the index from the tree
@@ -36,7 +39,7 @@ update() { # the index from the tree
   snapshot_git ls-files -o --exclude-standard >"$store/others" 2>"$store/errors" || return
   grep '/$' "$store/others" >"$store/nested"
   find . -name .git -prune -o -type f -size +$LARGE -print 2>/dev/null | sed 's,^\./,,' >"$store/large"
-  grep -Fxf "$store/large" "$store/others" >"$store/too_large"
+  listed "$store/large" <"$store/others" >"$store/too_large"
   escape_patterns "$store/nested" "$store/too_large" >>"$store/git/info/exclude"
   snapshot_git "$@" add -A --ignore-errors 2>>"$store/errors"
   [ $? -lt 2 ] || return
@@ -104,11 +107,11 @@ diff() { # object, limit
   [ "$(repository_git rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
   # Ignored files that the agent's git tracks.
   repository_git ls-files -ci --exclude-standard >"$store/forced"
-  grep -vFxf "$store/ignored" "$store/forced" | snapshot_git update-index --add --remove --stdin 2>>"$store/errors"
+  unlisted "$store/ignored" <"$store/forced" | snapshot_git update-index --add --remove --stdin 2>>"$store/errors"
   # Files that the image ignores, and the agent does not: the content that they had in the image is not kept.
-  snapshot_git ls-files | grep -Fxf "$store/ignored" >"$store/unignored"
+  snapshot_git ls-files | listed "$store/ignored" >"$store/unignored"
   snapshot_git update-index --force-remove --stdin <"$store/unignored"
-  cat "$store/forced" "$store/unignored" | grep -Fxf "$store/ignored" | while IFS= read -r path; do
+  cat "$store/forced" "$store/unignored" | listed "$store/ignored" | while IFS= read -r path; do
     [ ! "$path" -nt "$store/known" ] || left_out "$path" "a file that the image holds and ignores"
   done
   while IFS= read -r path; do

@@ -39,7 +39,7 @@ async def test_the_patch_is_whole_and_nothing_is_left_out(
     baseline = Baseline(session, str(repository), {}, diff_timeout=5)
     baseline.begin()
     await baseline.ready()
-    await session.run("sed -i s/41/42/ kit.py", timeout=20, cwd=str(repository))
+    await session.run("sed -i s/41/42/ kit.py; echo new >new.py", timeout=20, cwd=str(repository))
     with (image_folder.home / ".profile").open("a") as file:
         file.write(PROFILES[profile] + "\n")
     await session.run("true", timeout=1)  # its shell is older than the change
@@ -47,5 +47,6 @@ async def test_the_patch_is_whole_and_nothing_is_left_out(
     await session.close()
     await image_folder.finish()
     image_folder.remove_state(session)
-    assert patch.text.splitlines()[-2:] == ["-answer = 41", "+answer = 42"]
+    changes = [line for line in patch.text.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert changes == ["-answer = 41", "+answer = 42", "+new"]
     assert patch == Patch(patch.text)
