@@ -6,10 +6,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
+Json = dict[str, Any]
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -49,3 +52,18 @@ def driver(kubectl: Kubectl, namespace: str, release: str) -> str:
     role = f"--clusterrole={release}-driver"
     kubectl("create", "rolebinding", "demo-driver", "-n", namespace, role, f"--serviceaccount={namespace}:demo-driver")
     return account
+
+
+def account_kubeconfig(kubeconfig: str, token: str) -> Json:
+    """The kubeconfig with the token as its only credential."""
+    admin = yaml.safe_load(Path(kubeconfig).read_text())
+    name = admin["contexts"][0]["name"]
+    context = {"cluster": admin["clusters"][0]["name"], "user": "account"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": admin["clusters"],
+        "users": [{"name": "account", "user": {"token": token}}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+    }

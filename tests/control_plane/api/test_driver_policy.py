@@ -6,14 +6,16 @@ import copy
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from swerl_agent.grading.manifests import deny_all_policy, grading_job, grading_labels
-from swerl_api import GradingSpec, SandboxSpec
+from swerl_api import API_VERSION, GradingSpec, SandboxSpec
+from swerl_kube import KubeClient, KubeError
 
-from .conftest import ROOT, Kubectl
+from .conftest import ROOT, Kubectl, account_kubeconfig
 
 Json = dict[str, Any]
 Create = Callable[[Json], str]
@@ -149,18 +151,24 @@ def test_objects_of_others_are_not_deleted(
     assert kubectl("delete", kind.lower(), "of-another-job", "-n", namespace).returncode == 0
 
 
-def test_status_of_another_job_is_not_written(kubectl: Kubectl, create: Create, namespace: str, driver: str) -> None:
+async def test_status_of_another_job_is_not_written(
+    kubeconfig: str, kubectl: Kubectl, create: Create, namespace: str, tmp_path: Path
+) -> None:
     job = next(body for body in yaml.safe_load_all((ROOT / "swerljob.yaml").read_text()) if body["kind"] == "SweRLJob")
     for name in ("demo", "other"):
         job["metadata"] = {"name": name, "namespace": namespace}
-        assert kubectl("create", "-f", "-", stdin=json.dumps(job)).returncode == 0
+        assert kubectl("apply", "-f", "-", stdin=json.dumps(job)).returncode == 0
+    token = kubectl("create", "token", "demo-driver", "-n", namespace).stdout.strip()
+    (tmp_path / "kubeconfig").write_text(json.dumps(account_kubeconfig(kubeconfig, token)))
 
-    def write(name: str) -> str:
-        patch = ("patch", "swerljob", name, "-n", namespace, "--subresource=status", "--type=merge", f"--as={driver}")
-        done = kubectl(*patch, "-p", '{"status": {"step": 3}}')
-        return done.stdout + done.stderr
+    async with KubeClient.from_environment(str(tmp_path / "kubeconfig")) as client:
 
-    assert "patched" in write("demo") and REFUSED in write("other")
+        async def write(name: str) -> None:
+            await client.patch(API_VERSION, "swerljobs", namespace, name, {"status": {"step": 3}}, subresource="status")
+
+        await write("demo")
+        with pytest.raises(KubeError, match=REFUSED):
+            await write("other")
     kubectl("delete", "swerljob", "demo", "other", "-n", namespace)
 
 

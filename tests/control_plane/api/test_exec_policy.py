@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from .conftest import Kubectl
+from .conftest import Kubectl, account_kubeconfig
 
 Json = dict[str, Any]
 PodExec = Callable[..., subprocess.CompletedProcess[str]]
@@ -49,7 +48,7 @@ def kubectl_as(
     def kubectl_command(account: str, *command: str) -> list[str]:
         config = tmp_path_factory.mktemp("account") / "kubeconfig"
         token = kubectl("create", "token", account, "-n", namespace).stdout.strip()
-        config.write_text(json.dumps(_as_account(kubeconfig, token)))
+        config.write_text(json.dumps(account_kubeconfig(kubeconfig, token)))
         return ["kubectl", "--kubeconfig", str(config), "-n", namespace, *command]
 
     return kubectl_command
@@ -94,21 +93,6 @@ def output_until(command: list[str], text: str) -> str:
         finally:
             alarm.cancel()
             process.kill()
-
-
-def _as_account(kubeconfig: str, token: str) -> Json:
-    """The kubeconfig with the token as its only credential."""
-    admin = yaml.safe_load(Path(kubeconfig).read_text())
-    name = admin["contexts"][0]["name"]
-    context = {"cluster": admin["clusters"][0]["name"], "user": "account"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": admin["clusters"],
-        "users": [{"name": "account", "user": {"token": token}}],
-        "contexts": [{"name": name, "context": context}],
-        "current-context": name,
-    }
 
 
 def refused_by_policy(command: list[str]) -> bool:
