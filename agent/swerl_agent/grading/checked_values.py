@@ -4,8 +4,8 @@ Checks are `assert` statements, calls of assertion functions by their names, exp
 helpers of the tests.
 
 Guarantees: every value lies in the test's own body; whether the test fails without it is for the reference fix to show.
-No value is taken with which another correct fix might still pass: none that the code under test gets, none of a check
-that runs under a condition, none of an alternative (`or`, `any`), a filter, a negation or a bound.
+No value is taken with which another correct fix might still pass. So inputs of the code under test stay, and so do
+checks under a condition. Values of alternatives (`or`, `any`), filters, negations and bounds stay, too.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from .wrapper import WRAPPER
 HELPERS = """
 import functools
 from json import loads as read
-HIGH = 5
+high = 5
 CALLS = []
 LATER = 1
 LATER = 2
 def check(value):
-    assert value == HIGH
+    assert value == high
 @functools.wraps(check)
 def wrapped(value):
     return check(value)
@@ -72,7 +72,7 @@ def test_module_as_its_source_has_it_is_no_finding(memory: ModuleType, helpers: 
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("check", len), ("check", lambda value: None), ("HIGH", 9), ("HIGH", True), ("read", eval)]
+    ("name", "value"), [("check", len), ("check", lambda value: None), ("high", 9), ("high", True), ("read", eval)]
 )
 def test_what_was_replaced_before_the_tests_is_found(
     memory: ModuleType, helpers: ModuleType, facts: Any, name: str, value: object
@@ -118,9 +118,9 @@ def test_marks_of_another_make_are_found(memory: ModuleType, monkeypatch: pytest
 def test_state_of_code_beside_the_tests_is_no_finding(
     memory: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, helpers: ModuleType
 ) -> None:
-    (tmp_path / "tests/kit_state.py").write_text("READY = False\n")
+    (tmp_path / "tests/kit_state.py").write_text("ready = False\n")
     monkeypatch.delitem(sys.modules, "kit_state", raising=False)
-    importlib.import_module("kit_state").READY = True  # type: ignore[attr-defined]
+    importlib.import_module("kit_state").ready = True  # type: ignore[attr-defined]
     assert found(memory, facts) == ["tests/kit_state.py"]
     facts.tree = str(tmp_path / "tests")  # its own path then has no "test" in it
     facts.tests = ["kit_state.py"]
@@ -132,7 +132,7 @@ def test_module_that_cannot_be_asked_hides_no_other(
 ) -> None:
     odd = type("Odd", (), {"__file__": property(lambda self: 1 / 0)})()
     monkeypatch.setitem(sys.modules, "odd_module", odd)
-    monkeypatch.setattr(helpers, "HIGH", 9)
+    monkeypatch.setattr(helpers, "high", 9)
     assert found(memory, facts) == ["tests/kit_helpers.py"]
 
 
