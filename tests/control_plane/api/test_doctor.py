@@ -109,21 +109,15 @@ def policy(examined_namespace: str, name: str, **spec: Any) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}
 
 
-@pytest.mark.alone  # nodes and FlowSchemas are for the whole cluster
-def test_planted_faults_in_objects_are_found(
-    doctor: Doctor, examined_namespace: str, kubectl: Kubectl, create_object: Callable[..., None]
-) -> None:
-    before = doctor("--no-pods", "--image", IMAGE)
-    assert statuses(before, "crds") == statuses(before, "fairness") == statuses(before, "pod-security") == {"ok"}
-    assert statuses(before, "quotas") == statuses(before, "claims") == set()
-    assert statuses(before, "gpus") == {"warning"} and statuses(before, "kuberay") == {"ok"}
+def planted_objects(examined_namespace: str) -> list[Json]:
+    """Objects with one fault each; nodes, RuntimeClass and FlowSchema have the namespace's name."""
     version = {"app.kubernetes.io/name": "swe-rl", "app.kubernetes.io/version": "0.0.9"}
     accounts = {"kind": "ServiceAccount", "serviceAccount": {"namespace": examined_namespace, "name": "*"}}
     resources = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
     flow = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1"}
     starved = {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}
     metadata = {"name": "starved-claim", "namespace": examined_namespace}
-    create_object(
+    return [
         deployment(examined_namespace, "kuberay-operator", "quay.io/kuberay/operator:v1.3.2"),
         deployment(examined_namespace, "old-operator", "swe-rl/operator:0.0.9", version),
         node(f"{examined_namespace}-1", {"nvidia.com/gpu.present": "true"}),
@@ -172,7 +166,18 @@ def test_planted_faults_in_objects_are_found(
                 "rules": [{"subjects": [accounts], "resourceRules": [resources]}],
             },
         },
-    )
+    ]
+
+
+@pytest.mark.alone  # nodes and FlowSchemas are for the whole cluster
+def test_planted_faults_in_objects_are_found(
+    doctor: Doctor, examined_namespace: str, kubectl: Kubectl, create_object: Callable[..., None]
+) -> None:
+    before = doctor("--no-pods", "--image", IMAGE)
+    assert statuses(before, "crds") == statuses(before, "fairness") == statuses(before, "pod-security") == {"ok"}
+    assert statuses(before, "quotas") == statuses(before, "claims") == set()
+    assert statuses(before, "gpus") == {"warning"} and statuses(before, "kuberay") == {"ok"}
+    create_object(*planted_objects(examined_namespace))
     kubectl(
         "wait",
         "--for=jsonpath={.status.hard.pods}=0",
