@@ -128,13 +128,9 @@ class RegistryClient:
                 return answer
             failure = f"{url.authority} answered {answer.status} to every try"
             retry_after = parse_retry_after(answer.headers.get("Retry-After", ""))
-            pace.pause(
-                min(retry_after, LONGEST_WAIT)
-                if retry_after is not None
-                else LONGEST_PAUSE
-                if answer.status == 429
-                else pause
-            )
+            if retry_after is None:
+                retry_after = LONGEST_PAUSE if answer.status == 429 else pause
+            pace.pause(min(retry_after, LONGEST_WAIT))
         raise RegistryUnavailable(failure)
 
     async def _once(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
