@@ -122,8 +122,10 @@ def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable
         os.close(number)
 
 
-def _modules(facts: Facts) -> "Iterator[tuple[Any, str]]":
-    """Loaded modules in the folders of the task's tests that belong to tests and not to the patch, and their files.
+def _modules(facts: Facts) -> "Iterator[tuple[Any, str, str]]":
+    """Loaded modules in the folders of the task's tests that belong to tests and not to the patch.
+
+    With each its file, and what that is called in the repository.
 
     By their names: where tests lie beside the code under test, that code may change its own state.
     """
@@ -140,8 +142,9 @@ def _modules(facts: Facts) -> "Iterator[tuple[Any, str]]":
             known[folder] = os.path.realpath(folder)
         if file.endswith(".py") and known[folder] in real:
             path = os.path.realpath(file)
-            if "test" in facts.short(path).lower() and path not in facts.patched:
-                yield module, path
+            what = facts.short(path)
+            if "test" in what.lower() and path not in facts.patched:
+                yield module, path, what
 
 
 def _is_of(value: Any, path: str) -> bool:
@@ -154,14 +157,14 @@ def _is_of(value: Any, path: str) -> bool:
 def helpers(facts: Facts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], list[str]]":
     """What the tests' own modules bind, and the files of those in which something was replaced already."""
     found, gone = [], []
-    for module, path in _modules(facts):
+    for module, path, what in _modules(facts):
         try:
             names = _Names(_read(path))
             for name in [name for name in names.all() if name in vars(module)]:
                 value = vars(module)[name]
-                found.append(_entry(facts.short(path), vars(module), name, value))
+                found.append(_entry(what, vars(module), name, value))
                 if names.differs(name, value, path):
-                    gone.append(facts.short(path))
+                    gone.append(what)
         except Exception:  # an odd module is no reason to end the tests' run
             continue
     return found, gone
