@@ -48,10 +48,11 @@ __unittest = True  # frames of this module are no part of a test's traceback
 class Runs:
     """The runs of this process: how deep they are in each other, and the result object of the outermost."""
 
+    watch = None  # type: Any  # a Watch, which begins after what the witness itself replaces
+
     def __init__(self) -> None:
         self.depth = 0
         self.result = None
-        self.watch = Watch()
 
 
 def test_cases(suite: Any) -> "Iterator[Any]":
@@ -217,7 +218,7 @@ def witness(folder: str, record: Record) -> None:
     setattr(result, "addSubTest", written_subtest(result.addSubTest, runs, record))
     setattr(runner, "_makeResult", remembered_result(runner._makeResult, runs))
     setattr(runner, "run", watched_run(runner.run, runs, record, facts))
-    runs.watch = Watch()  # after what the witness itself replaced
+    runs.watch = Watch()
     for path in loaded_before(facts):
         record.write("suspicion", facts.short(path) + " was loaded before the witness")
     listen(facts, record)
