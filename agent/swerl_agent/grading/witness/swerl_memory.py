@@ -15,15 +15,12 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from swerl_record import Facts, code_file, inner
+from swerl_record import Facts, code_file, first_few, inner
 
 LIBRARY = ("builtins", "io", "os", "posixpath", "pathlib", "json", "operator")
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
 MARKS = ("parametrize", "skip", "skipif", "xfail", "usefixtures")
 MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
-MAX_NAMED = 20
-
-
 WRAPPERS = (property, classmethod, staticmethod)
 
 
@@ -177,7 +174,7 @@ class Watch:
         self._library = library(LIBRARY)
         self._runner = library([name for name in sys.modules if name.partition(".")[0] in RUNNERS])
         self._helpers = []  # type: list[tuple[str, Any, str, Any, Any, Any]]
-        self._changed = {}  # type: dict[str, bool]
+        self._changed = set()  # type: set[str]
 
     def started(self) -> None:
         """Accept what the runner replaced by functions of its own; before any code of the repository is loaded."""
@@ -191,8 +188,7 @@ class Watch:
         """Watch the tests' own modules, too, once these are loaded."""
         self.look()
         self._helpers, gone = helpers(facts)
-        for what in gone:
-            self._changed[what] = True
+        self._changed.update(gone)
 
     def look(self) -> None:
         """Remember what is not as it was."""
@@ -202,10 +198,10 @@ class Watch:
     def _compare(self, watched: "list[tuple[str, Any, str, Any, Any, Any]]") -> None:
         for what, namespace, name, value, function, code in watched:
             if namespace.get(name) is not value or (function is not None and function.__code__ is not code):
-                self._changed[what] = True
+                self._changed.add(what)
 
     def found(self) -> "list[str]":
         """The first few of what was replaced."""
         self.look()
         self._compare(self._runner)
-        return [what.encode("utf-8", "replace").decode() for what in sorted(self._changed)[:MAX_NAMED]]
+        return first_few(sorted(self._changed))

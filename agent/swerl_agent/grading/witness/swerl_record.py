@@ -21,6 +21,7 @@ from typing import Any
 KEY_WAIT = 10.0  # seconds until a session that gets no key goes on unwitnessed
 MEMORY_SEARCHES = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
 HERE = os.path.dirname(os.path.abspath(__file__))
+MAX_NAMED = 20
 
 
 class Record:
@@ -171,7 +172,12 @@ def test_files(facts: Facts, stat: "Callable[[str], Any]" = os.stat) -> "Callabl
 
 def touched(files: "Callable[[], list[str]]") -> "list[str]":
     """The first few of those files."""
-    return [path.encode("utf-8", "replace").decode() for path in files()[:20]]
+    return first_few(files())
+
+
+def first_few(names: "Sequence[str]") -> "list[str]":
+    """Names as the record can hold them."""
+    return [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMED]]
 
 
 def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":
