@@ -31,7 +31,7 @@ from .framing import Report
 from .job import Outcome
 from .log_reader import LogReader, Unreadable
 from .verdict import Verdict
-from .verdict_rules import TIMEOUT_CODES, after_contrast, outcomes, replaced, side_effects, written
+from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, outcomes, side_effects
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
 Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
@@ -61,9 +61,9 @@ class ContrastRuns:
             verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
             missed = await self._missed(task, outcome, run)
             if not missed:
-                effects = [written(path) for path in verdict.report.get("touched", [])]
-                effects += [replaced(what) for what in verdict.report.get("changed", []) if what not in fixed]
-                foreign = [each for each in effects if each not in calibration.side_effects]
+                changed = [what for what in verdict.report.get("changed", []) if what not in fixed]
+                found = effects(verdict.report.get("touched", []), changed)
+                foreign = [each for each in found if each not in calibration.side_effects]
                 return after_contrast(verdict, "failed" if foreign else "held", foreign)
             if _decided(missed):
                 break
@@ -106,9 +106,9 @@ class ContrastRuns:
             outcome = await self._execute(task, task.ground_truth.patch, run)
             values = not (isinstance(outcome, Report) and outcome.exit_code in TIMEOUT_CODES)  # a test may wait for one
             found = await self._outcomes(task, outcome, run)
-            effects = await asyncio.to_thread(side_effects, task, outcome)
+            caused = await asyncio.to_thread(side_effects, task, outcome)
             longer = outcome.seconds - seconds if isinstance(outcome, Report) else 0.0
-            calibration = calibrated(run, found.__getitem__, effects, seconds=longer)
+            calibration = calibrated(run, found.__getitem__, caused, seconds=longer)
             if calibration.available:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
                 break

@@ -12,7 +12,7 @@ tampering is in `report["suspicions"]` until contrast has confirmed or cleared i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -142,9 +142,9 @@ def written(path: str) -> str:
     return f"{path} was written to while the tests ran"
 
 
-def replaced(what: str) -> str:
-    """The finding on functions that tests rely on, of one of their files or by name."""
-    return f"{what} was replaced in memory while the tests ran"
+def effects(touched: Iterable[str], changed: Iterable[str]) -> tuple[str, ...]:
+    """The findings on files of the tests and on functions that tests rely on, by file or by name."""
+    return (*map(written, touched), *(f"{what} was replaced in memory while the tests ran" for what in changed))
 
 
 def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
     if isinstance(outcome, Exhausted):
         return ()
     witness = _witness(task, outcome)
-    return (*map(written, witness.touched), *map(replaced, witness.changed))
+    return effects(witness.touched, witness.changed)
 
 
 def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:
