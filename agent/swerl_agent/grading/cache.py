@@ -112,7 +112,8 @@ def _digest(image: str) -> str:
 def judge_version() -> str:
     """Names the rules that make verdicts: another one for other code of this package or another swebench."""
     package = resources.files(__package__)
-    files = [each for folder in (package, package / "witness") for each in folder.iterdir() if each.is_file()]
+    folders = (package, package / "witness", package / "witness" / "runners")
+    files = [each for folder in folders for each in folder.iterdir() if each.is_file()]
     code = [each.read_bytes() for each in sorted(files, key=lambda each: each.name)]
     return cache_key([metadata.version("swebench"), *code])
 
