@@ -8,7 +8,7 @@
 # Index, objects, configuration and attributes are those of the folder: the repository in the tree, whatever became of
 # it, is only read for the files that it tracks. Files of repositories within the tree are files like others.
 LARGE=16384 # blocks of 512 bytes; a new file above it is left out
-export LC_ALL=C # grep takes names that are no text of the locale for binary data
+export LC_ALL=C # grep takes names that are no text of the locale for binary data; awk counts bytes
 unset CDPATH GREP_OPTIONS
 operation=$1
 none() { echo "none $1"; exit 0; }
@@ -94,9 +94,9 @@ take() {
 }
 
 keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes hold
-  LC_ALL=C awk '/^diff --git / { if (n) print size, n; n++; size = 0 } { size += length($0) + 1 } END { print size, n }' \
+  awk '/^diff --git / { if (n) print size, n; n++; size = 0 } { size += length($0) + 1 } END { print size, n }' \
     "$store/patch" | sort -n | awk -v room="$1" 'BEGIN { print 0 } { sum += $1; if (sum <= room) print $2 }' >"$store/kept"
-  LC_ALL=C awk 'NR == FNR { kept[$1]; next }
+  awk 'NR == FNR { kept[$1]; next }
     /^diff --git / { on = ++n in kept; path = $0; sub(/.* "?b\//, "", path); sub(/"$/, "", path)
       if (!on) print "left out " path ": the patch has no room for it" > "/dev/stderr" }
     on' "$store/kept" "$store/patch"
