@@ -103,7 +103,8 @@ keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes 
 }
 
 diff() { # object, limit
-  cp "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
+  # With its time: of files that changed in the second of the index, git compares the content.
+  cp -p "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
   [ "$(repository_git rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
   # Ignored files that the agent's git tracks.
   repository_git ls-files -ci --exclude-standard >"$store/forced"
