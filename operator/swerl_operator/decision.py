@@ -1,4 +1,4 @@
-"""What the decisions on jobs and on evaluations share: the deadline, the preflight and the clean-up."""
+"""What the decisions on jobs and on evaluations share: the deadline, the preflight, refusals and the clean-up."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from swerl_api import JobCondition, SweEvalSpec, SweRLJobSpec
+from swerl_api import JobCondition, JobReason, SweEvalSpec, SweRLJobSpec
 
 from .checks.preflight import Preflight
+from .owned import ForeignObject
+from .problem import Problem
 from .requeue import BLOCKED_SECONDS, STARTING_SECONDS
 from .status_builder import StatusBuilder
 from .times import age
@@ -44,6 +46,13 @@ def await_preflight(builder: Builder, preflight: Preflight, delete: Action) -> D
     if preflight.state == "waiting":
         return Decision((), builder, STARTING_SECONDS)
     return Decision((delete,), builder, STARTING_SECONDS if preflight.state == "outdated" else BLOCKED_SECONDS)
+
+
+def refused(builder: Builder, error: Exception) -> Decision[Any, Builder]:
+    """Report why the actions of a decision could not be performed."""
+    reason = JobReason.FOREIGN_OBJECT if isinstance(error, ForeignObject) else JobReason.REQUEST_REFUSED
+    builder.block(JobCondition.VALIDATED, Problem(reason, str(error)))
+    return Decision((), builder, BLOCKED_SECONDS)
 
 
 def stop(builder: Builder, leftovers: int, delete_everything: Action) -> Decision[Action, Builder]:

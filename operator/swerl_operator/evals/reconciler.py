@@ -14,10 +14,11 @@ from swerl_api import API_VERSION, EvalCondition, EvalReason, SweEvalSpec, SweEv
 from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
+from ..decision import refused
 from ..owned import ForeignObject
 from ..problem import Problem
 from ..ray.jobs import RayJobs
-from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
+from ..requeue import CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status
 from ..workqueue import ObjectKey
 from .actions import EvalActions
@@ -64,10 +65,7 @@ class EvalReconciler:
         try:
             await self._actions.perform(evaluation, decision.actions, status.failures or 0)
         except (Forbidden, Invalid, ForeignObject) as error:
-            foreign = isinstance(error, ForeignObject)
-            reason = EvalReason.FOREIGN_OBJECT if foreign else EvalReason.REQUEST_REFUSED
-            decision.builder.block(EvalCondition.VALIDATED, Problem(reason, str(error)))
-            return EvalDecision((), decision.builder, BLOCKED_SECONDS)
+            return refused(decision.builder, error)
         return decision
 
     async def _write(self, body: Json, builder: EvalStatusBuilder) -> bool:

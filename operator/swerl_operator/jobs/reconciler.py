@@ -13,10 +13,11 @@ from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJ
 from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
+from ..decision import refused
 from ..owned import ForeignObject
 from ..problem import Problem
 from ..ray.jobs import RayJobs
-from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
+from ..requeue import CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status
 from ..workqueue import ObjectKey
 from .actions import JobActions
@@ -58,10 +59,7 @@ class JobReconciler:
         try:
             await self._actions.perform(attempt, decision.actions)
         except (Forbidden, Invalid, ForeignObject) as error:
-            foreign = isinstance(error, ForeignObject)
-            reason = JobReason.FOREIGN_OBJECT if foreign else JobReason.REQUEST_REFUSED
-            decision.builder.block(JobCondition.VALIDATED, Problem(reason, str(error)))
-            return JobDecision((), decision.builder, BLOCKED_SECONDS)
+            return refused(decision.builder, error)
         return decision
 
     async def _write(self, body: Json, builder: JobStatusBuilder) -> bool:
