@@ -50,7 +50,7 @@ class DoctorOptions:
 async def examine(client: KubeClient, options: DoctorOptions) -> list[Finding]:
     """All findings, in the order of the checks; raises Unreachable without an API server."""
     examination = _Examination(client, options)
-    await examination.kubernetes()  # nothing else is worth a try without it
+    found = list(await examination.kubernetes())  # nothing else is worth a try without it
     checks: dict[str, Check] = {
         "permissions": examination.permissions,
         "kuberay": examination.kuberay,
@@ -65,7 +65,6 @@ async def examine(client: KubeClient, options: DoctorOptions) -> list[Finding]:
         "pods": examination.pods,
     }
     ended = await asyncio.gather(*(_answered(name, check) for name, check in checks.items()), return_exceptions=True)
-    found = list(examination.found)
     for result in ended:
         if isinstance(result, BaseException):
             raise result
@@ -88,11 +87,10 @@ class _Examination:
 
     def __init__(self, client: KubeClient, options: DoctorOptions) -> None:
         self._client, self._options = client, options
-        self._deployments: asyncio.Task[list[Json]] | None = None  # several checks read them at once
-        self.found: list[Finding] = []
+        self._lists: dict[str, asyncio.Task[list[Json]]] = {}  # by resource: those that several checks read at once
 
-    async def kubernetes(self) -> None:
-        self.found += control_plane.kubernetes_version(await self._client.request("GET", "/version"))
+    async def kubernetes(self) -> Iterable[Finding]:
+        return control_plane.kubernetes_version(await self._client.request("GET", "/version"))
 
     async def permissions(self) -> Iterable[Finding]:
         rights = [(group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs]
@@ -122,7 +120,7 @@ class _Examination:
         return control_plane.fairness(schemas, levels, self._options.namespace)
 
     async def nodes(self) -> Iterable[Finding]:
-        found = await self._client.list("v1", "nodes", None)
+        found = await self._nodes()
         classes = await self._client.list("node.k8s.io/v1", "runtimeclasses", None)
         return [
             *nodes.gpus(found),
@@ -136,7 +134,7 @@ class _Examination:
         found = await self._client.list("v1", "persistentvolumeclaims", place)
         fields = "involvedObject.kind=PersistentVolumeClaim"
         events = await self._client.list("v1", "events", place, fields=fields)
-        count = len(await self._client.list("v1", "nodes", None))
+        count = len(await self._nodes())
         return [*namespace.storage_classes(classes, count), *namespace.claims(found, classes, events)]
 
     async def quotas(self) -> Iterable[Finding]:
@@ -180,10 +178,16 @@ class _Examination:
             return False
         return any(resource["name"] == "rayclusters" for resource in served.get("resources", []))
 
+    async def _nodes(self) -> list[Json]:
+        return await self._listed_once("v1", "nodes")
+
     async def _all_deployments(self) -> list[Json]:
-        if self._deployments is None:
-            self._deployments = asyncio.create_task(self._client.list("apps/v1", "deployments", None))
-        return await self._deployments
+        return await self._listed_once("apps/v1", "deployments")
+
+    async def _listed_once(self, api: str, resource: str) -> list[Json]:
+        if resource not in self._lists:
+            self._lists[resource] = asyncio.create_task(self._client.list(api, resource, None))
+        return await self._lists[resource]
 
     async def _operator_image(self) -> str | None:
         """The image of an operator of swe-rl: the nodes can pull it, and it has python3."""

@@ -44,6 +44,15 @@ class Api:
         raise Forbidden(f"GET {resource}", 403, "Forbidden", f"cannot list {resource}")
 
 
+class EmptyApi(Api):
+    """An API server without objects."""
+
+    async def list(self, api: str, resource: str, namespace: str | None, **_: Any) -> list[Json]:
+        self.lists[resource] += 1
+        await asyncio.sleep(0.01)
+        return []
+
+
 async def examined(api: Api, namespace: str = "ns") -> dict[str, Finding]:
     found = await examine(api, DoctorOptions(namespace, pods=False))  # type: ignore[arg-type]
     return {finding.check: finding for finding in found}
@@ -56,6 +65,13 @@ async def test_refused_and_failed_reads_are_unknown() -> None:
     assert (found["crds"].status, found["crds"].message) == ("unknown", "cannot list customresourcedefinitions")
     assert (found["nodes"].status, found["nodes"].message) == ("unknown", "GET nodes: 503")
     assert api.lists["deployments"] == 1
+
+
+async def test_nodes_are_listed_once_for_all_checks() -> None:
+    api = EmptyApi()
+    found = await examined(api)
+    assert (found["storage"].status, found["gpus"].status) == ("failed", "warning")
+    assert (api.lists["nodes"], api.lists["deployments"]) == (1, 1)
 
 
 async def test_every_lacking_right_is_named() -> None:
