@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from .pod_options import (
     grading_settings,
     sandbox_settings,
 )
+from .signals import stop_event
 from .task_options import add_rewrite_option, add_script_options, eval_scripts
 from .values import http_url, natural, non_negative, positive
 
@@ -170,9 +170,7 @@ def _defaults(options: argparse.Namespace) -> RequestDefaults:
 
 def _stopped(samples: SampleRunner) -> asyncio.Event:
     """Set by SIGTERM, by SIGINT, and when the sandboxes cannot be held any longer."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop, loop = stop_event(), asyncio.get_running_loop()
     samples.lost.add_done_callback(lambda _: loop.call_soon_threadsafe(stop.set))
     return stop
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import secrets
-import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from swerl_agent.console import (
     serve_console,
 )
 
+from .signals import stop_event
 from .values import natural
 
 PORT = 8765
@@ -57,17 +56,13 @@ async def view(options: argparse.Namespace) -> int:
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
 
     def print_url(url: str) -> None:
         token = f"?token={access.token}" if access.token else ""
         print(f"serving {root} at {url}{token}", flush=True)
 
-    await serve_console(
-        console_application(handlers, access), index, options.host, options.port, stop=stop, on_listening=print_url
-    )
+    application = console_application(handlers, access)
+    await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
     return 0
 
 
