@@ -7,7 +7,6 @@ import json
 import sys
 from collections import Counter
 
-from swerl_agent.doctor import DoctorOptions, examine
 from swerl_agent.registry import RegistryLimits
 
 from .images_check import add_registry_options, registry_credentials
@@ -38,6 +37,8 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 async def report(options: argparse.Namespace) -> int:
     """0 when no check failed, else 1; warnings do not count."""
+    from swerl_agent.doctor import DoctorOptions, examine  # needs modules that other commands do not
+
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
         chosen = DoctorOptions(

@@ -5,23 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from swerl_agent.console import (
-    ConsoleAccess,
-    EpisodeIndex,
-    GroundTruthSource,
-    Handlers,
-    Pages,
-    console_application,
-    index_path,
-    serve_console,
-)
+from swerl_api.addresses import LOOPBACK
 
 from .signals import stop_event
 from .values import natural
+
+if TYPE_CHECKING:
+    from swerl_agent.console import EpisodeIndex
 
 PORT = 8765
 
@@ -47,19 +41,26 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 async def view(options: argparse.Namespace) -> int:
     """Serve until a signal; 0."""
+    from swerl_agent.console import (  # needs packages that other commands do not
+        ConsoleAccess,
+        GroundTruthSource,
+        Handlers,
+        Pages,
+        console_application,
+        serve_console,
+    )
+
     root: Path = options.folder
     if not root.is_dir():
         raise argparse.ArgumentTypeError(f"{root} is no folder; name the output folder of a job or an evaluation")
-    access = ConsoleAccess(options.host, names=frozenset(name.lower() for name in options.allow_host))
-    if not access.local:
-        access = ConsoleAccess(options.host, secrets.token_urlsafe(24), access.names)
+    token = "" if options.host in LOOPBACK else secrets.token_urlsafe(24)
+    access = ConsoleAccess(options.host, token, frozenset(name.lower() for name in options.allow_host))
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))
 
     def print_url(url: str) -> None:
-        token = f"?token={access.token}" if access.token else ""
-        print(f"serving {root} at {url}{token}", flush=True)
+        print(f"serving {root} at {url}{f'?token={token}' if token else ''}", flush=True)
 
     application = console_application(handlers, access)
     await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
@@ -67,6 +68,10 @@ async def view(options: argparse.Namespace) -> int:
 
 
 def _open_index(root: Path, named: Path | None) -> EpisodeIndex:
+    import sqlite3
+
+    from swerl_agent.console import EpisodeIndex, index_path
+
     home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache/swerl")
     path = named or index_path(root, home / "console")
     try:
