@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,17 +75,18 @@ class Handlers:
     async def episodes(self, request: web.Request) -> web.Response:
         """Episodes by filters."""
         given = {name: value for name, value in request.query.items() if value or name == "run"}
-        if not request.query.get("run") and "run" in given and not await self._has_run(""):
+        paths = await self._ask(query.run_paths)
+        if not request.query.get("run") and "run" in given and "" not in paths:
             del given["run"]  # the choice "all"
         page = max(0, (integer_of(given, "page") or 1) - 1)
         filters = query.Filters(given)
         total, found = await self._ask(lambda database: query.episodes(database, filters, page))
-        run = given.get("run")
-        options = await self._ask(lambda database: _options(database, run))
+        among = [given["run"]] if "run" in given else paths[:MOST_RUNS]
+        options = await self._ask(lambda database: _options(database, among))
         kept = {name: value for name, value in given.items() if name != "page"}
         values = {"episodes": found, "total": total, "page": page, "size": query.PAGE, "given": kept}
         orders = list(query.ORDERS)
-        return self.pages.answer("episodes", {**values, "options": options, "orders": orders})
+        return self.pages.answer("episodes", {**values, "options": {**options, "runs": paths}, "orders": orders})
 
     async def episode(self, request: web.Request) -> web.Response:
         """The trajectory viewer."""
@@ -165,9 +166,6 @@ class Handlers:
 
         return await asyncio.to_thread(read)
 
-    async def _has_run(self, path: str) -> bool:
-        return any(row["path"] == path for row in await self._ask(query.runs))
-
     async def _row(self, request: web.Request) -> sqlite3.Row:
         path = request.query.get("path", "")
         row = await self._ask(lambda database: query.episode(database, path))
@@ -179,12 +177,9 @@ class Handlers:
         return self.index.root / str(row["path"])
 
 
-def _options(database: sqlite3.Connection, run: str | None) -> dict[str, list[str]]:
-    """What the filters offer."""
-    runs = [str(path) for (path,) in database.execute("select path from runs order by path")]
-    among = runs[:MOST_RUNS] if run is None else [run]
-    found = {name: query.choices(database, among, name) for name in ("verdict", "exit_status", "purpose")}
-    return {**found, "runs": runs}
+def _options(database: sqlite3.Connection, runs: Sequence[str]) -> dict[str, list[str]]:
+    """What the filters offer besides runs."""
+    return {name: query.choices(database, runs, name) for name in ("verdict", "exit_status", "purpose")}
 
 
 def integer_of(values: Mapping[str, str], name: str) -> int | None:

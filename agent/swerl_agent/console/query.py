@@ -68,6 +68,11 @@ def runs(database: sqlite3.Connection) -> list[sqlite3.Row]:
     ).fetchall()
 
 
+def run_paths(database: sqlite3.Connection) -> list[str]:
+    """The path of every run, without a look at its episodes."""
+    return [str(path) for (path,) in database.execute("select path from runs order by path")]
+
+
 def episodes(database: sqlite3.Connection, filters: Filters, page: int) -> tuple[int, list[sqlite3.Row]]:
     """How many episodes pass the filters, and those of one page (from 0)."""
     condition, values = filters.condition()
