@@ -40,23 +40,29 @@ class Diff:
     """A diff as a page shows it."""
 
     files: Sequence[DiffFile]
-    added: int
-    removed: int
     missing: int  # lines left out for the page's size
+
+    @property
+    def added(self) -> int:
+        """Added lines of all files."""
+        return sum(file.added for file in self.files)
+
+    @property
+    def removed(self) -> int:
+        """Removed lines of all files."""
+        return sum(file.removed for file in self.files)
 
 
 def read_diff(patch: str, budget: Budget, most: int) -> Diff:
     """The files of `patch`, whose lines take at most `most` bytes of the page."""
-    files, added, removed, missing = list[DiffFile](), 0, 0, 0
+    files, missing = list[DiffFile](), 0
     room = Budget(min(most, budget.left))
     allowed = room.left
     for file, line in _lines(patch):
         if not files or files[-1].name != file:
             files.append(DiffFile(file))
-        plus, minus = line.kind == "add", line.kind == "del"
-        added, removed = added + plus, removed + minus
-        files[-1].added += plus
-        files[-1].removed += minus
+        files[-1].added += line.kind == "add"
+        files[-1].removed += line.kind == "del"
         if room.left < 200:
             missing += 1
             continue
@@ -65,7 +71,7 @@ def read_diff(patch: str, budget: Budget, most: int) -> Diff:
         shown = block.head + ("…" + block.tail if block.missing else "")
         files[-1].lines.append(DiffLine(line.kind, shown, line.old, line.new))
     budget.left -= allowed - room.left
-    return Diff(files, added, removed, missing)
+    return Diff(files, missing)
 
 
 def _lines(patch: str) -> Iterator[tuple[str, DiffLine]]:
