@@ -108,21 +108,20 @@ def pod_security(namespace: Json) -> Iterator[Finding]:
 
 def restricting_policies(policies: Iterable[Json], labels: Mapping[str, str], direction: str) -> list[str]:
     """Names of the NetworkPolicies that select a Pod with `labels` and limit its traffic in `direction`."""
-    return [
-        str(one["metadata"]["name"])
-        for one in policies
-        if selects((one.get("spec") or {}).get("podSelector") or {}, labels)
-        and direction in ((one.get("spec") or {}).get("policyTypes") or ())
-    ]
+    return [name for name, spec in _selecting(policies, labels) if direction in (spec.get("policyTypes") or ())]
 
 
 def opening_policies(policies: Iterable[Json], labels: Mapping[str, str]) -> list[str]:
     """Names of the NetworkPolicies that allow some egress to a Pod with `labels`; policies add up."""
-    return [
-        str(one["metadata"]["name"])
-        for one in policies
-        if selects((one.get("spec") or {}).get("podSelector") or {}, labels) and (one.get("spec") or {}).get("egress")
-    ]
+    return [name for name, spec in _selecting(policies, labels) if spec.get("egress")]
+
+
+def _selecting(policies: Iterable[Json], labels: Mapping[str, str]) -> Iterator[tuple[str, Json]]:
+    """Name and spec of the NetworkPolicies that select a Pod with `labels`."""
+    for policy in policies:
+        spec: Json = policy.get("spec") or {}
+        if selects(spec.get("podSelector") or {}, labels):
+            yield str(policy["metadata"]["name"]), spec
 
 
 def selects(selector: Json, labels: Mapping[str, str]) -> bool:
