@@ -22,7 +22,7 @@ from .errors import (
 )
 from .exec import Data, ExecChannel, ExitStatus, HandshakeError
 from .paths import resource_path
-from .refusals import pod_refusal
+from .refusals import newest_event, pod_refusal
 from .retry_after import parse_retry_after, pause_after
 from .transport import ClientOptions, Json
 from .watch import Event
@@ -53,6 +53,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "newest_event",
     "parse_retry_after",
     "pause_after",
     "pod_refusal",

@@ -1,4 +1,4 @@
-"""Why the Pods of a Job are not created: admission refuses them, and the Job's status does not say so."""
+"""What Events report that no status does, such as why admission refuses the Pods of a Job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ async def pod_refusal(client: KubeClient, namespace: str, job: str) -> str | Non
     """
     fields = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
     try:
-        events = await client.list("v1", "events", namespace, fields=fields)
+        return await newest_event(client, namespace, fields)
     except Forbidden:
         return None
+
+
+async def newest_event(client: KubeClient, namespace: str, fields: str) -> str | None:
+    """The message of the newest Event that the field selector `fields` matches; None when there is none."""
+    events = await client.list("v1", "events", namespace, fields=fields)
     newest = max(events, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
     return None if newest is None else str(newest.get("message") or "")

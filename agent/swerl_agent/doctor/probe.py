@@ -20,7 +20,7 @@ from swerl_api.isolation import Target
 from swerl_api.names import EGRESS_LABEL, SANDBOX_CONTAINER
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.swesandbox import CAPABILITIES
-from swerl_kube import ApiError, Forbidden, KubeClient, KubeError
+from swerl_kube import ApiError, Forbidden, KubeClient, KubeError, newest_event
 
 from swerl_agent.sandbox import HandshakeFailed, NotIsolated, PodConnector, SandboxLost, Session, check_isolation
 from swerl_agent.sandbox.isolation import api_addresses, reached_addresses
@@ -236,11 +236,9 @@ async def _newest_warning(client: KubeClient, namespace: str, pod: str) -> str:
     """The message of the Pod's newest event of type Warning; empty when there is none, or it may not be read."""
     fields = f"involvedObject.kind=Pod,involvedObject.name={pod},type=Warning"
     try:
-        events = await client.list("v1", "events", namespace, fields=fields)
+        return await newest_event(client, namespace, fields) or ""
     except KubeError:
         return ""
-    newest = max(events, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
-    return str(newest.get("message") or "") if newest else ""
 
 
 async def _policies(client: KubeClient, namespace: str) -> list[Json]:
