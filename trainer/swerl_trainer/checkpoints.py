@@ -95,10 +95,7 @@ class CheckpointStore:
     def abandon(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Rename checkpoints so that no attempt resumes from them; their content stays."""
         for checkpoint in checkpoints:
-            aside = checkpoint.folder.with_name(checkpoint.folder.name + ABANDONED)
-            if aside.exists():
-                shutil.rmtree(aside)
-            checkpoint.folder.rename(aside)
+            aside = set_aside(checkpoint.folder)
             logger.warning("checkpoint of step %d is abandoned: moved to %s", checkpoint.step, aside)
 
     def is_abandoned(self, name: str) -> bool:
@@ -132,6 +129,14 @@ class CheckpointStore:
         if not self.root.is_dir():
             return []
         return sorted((p for p in self.root.iterdir() if _NAME.match(p.name)), key=_step)
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename `folder` to the name of an abandoned one, in place of an earlier one; returns its new path."""
+    aside = folder.with_name(folder.name + ABANDONED)
+    if aside.exists():
+        shutil.rmtree(aside)
+    return folder.rename(aside)
 
 
 def sum_files(folder: Path, names: Iterable[str]) -> dict[str, FileSum]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from swerl_api import ExportSpec
 from swerl_api.names import checkpoint_name
-from swerl_trainer.checkpoints import ABANDONED
+from swerl_trainer.checkpoints import set_aside
 from swerl_trainer.driver.policy_step import TrainingRanks
 from swerl_trainer.mirror import Mirror
 
@@ -69,6 +69,4 @@ class WeightExporter:
         for old in [path for path in exports if path.name <= newest][:-keep_last]:
             shutil.rmtree(old)
         for later in [path for path in exports if path.name > newest]:
-            aside = later.with_name(later.name + ABANDONED)
-            shutil.rmtree(aside, ignore_errors=True)
-            later.rename(aside)
+            set_aside(later)
