@@ -62,8 +62,9 @@ class Mirror:
         self._system.makedirs(target, exist_ok=True)
         self._system.put([str(path) for path in files], [f"{target}/{path.relative_to(folder)}" for path in files])
         self._system.pipe_file(f"{target}/{MARKER}", folder.name.encode())
-        reached = [name for name in self.names() if name <= folder.name]
-        for obsolete in set(self.names()) - set(reached[-keep_last:]):
+        copies = self.names()
+        reached = [name for name in copies if name <= folder.name]
+        for obsolete in set(copies) - set(reached[-keep_last:]):
             self._remove(obsolete)
 
     def fetch(self, name: str, root: Path) -> None:
