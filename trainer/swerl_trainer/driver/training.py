@@ -132,7 +132,7 @@ class Training:
             taken=state.step,
             position=state.position,
             pending=state.pending,
-            kept=read_kept(self._begun_from.folder) if self._begun_from else (),
+            kept=await asyncio.to_thread(read_kept, self._begun_from.folder) if self._begun_from else (),
         )
         runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving)
         self.runner.set_result(runner)
