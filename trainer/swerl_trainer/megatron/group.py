@@ -217,15 +217,16 @@ class TrainGroup:
     async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
         """Results in order; the first failure is raised at once, because other ranks may wait for the failed one."""
         tasks = [asyncio.ensure_future(_result(call)) for call in calls]
-        began, pending = time.monotonic(), set(tasks)
-        while pending and not any(task.done() and task.exception() for task in tasks):
+        began = time.monotonic()
+        while True:
             done, pending = await asyncio.wait(
-                pending, timeout=self._watchdog_seconds, return_when=asyncio.FIRST_EXCEPTION
+                tasks, timeout=self._watchdog_seconds, return_when=asyncio.FIRST_EXCEPTION
             )
-            if pending and not any(task.exception() for task in done):
-                self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
+            if not pending or any(task.exception() for task in done):
+                break
+            self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
         for number, task in enumerate(tasks):
-            if task.done() and (error := task.exception()) is not None:
+            if task in done and (error := task.exception()) is not None:
                 for waiting in pending:
                     waiting.cancel()
                 cause = getattr(error, "cause", None) or error
