@@ -85,9 +85,7 @@ def _token_terms(
     micro_batch, algorithm, local, vocabulary = context
     if config.sequence_parallel:
         hidden_states = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=False)
-    trained = torch.zeros(len(micro_batch.tokens), dtype=torch.bool)
-    trained[micro_batch.positions] = True
-    positions = micro_batch.positions if local is None else trained[local].nonzero().flatten()
+    positions = micro_batch.positions if local is None else torch.isin(local, micro_batch.positions).nonzero().flatten()
     labels = micro_batch.labels[positions if local is None else local[positions]].to(hidden_states.device)
     positions = positions.to(hidden_states.device)
     terms = token_terms(
