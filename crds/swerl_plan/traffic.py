@@ -103,7 +103,6 @@ def _parameters(shape: ModelShape, layout: Layout, settings: TrainingSettings, w
 def _compute(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork, tokens: float) -> float:
     """Seconds of arithmetic, with the pipeline's idle time."""
     share = layout.tensor * layout.pipeline
-    attention = 2 * shape.layers * shape.heads * shape.head_size * work.context / 2
-    per_pass = 2 * (shape.active + attention) * tokens / share
+    per_pass = shape.forward_flops([work.context]) / work.context * tokens / share
     idle = (layout.pipeline - 1) / max(1.0, tokens / settings.tokens)
     return _passes(settings, work) * per_pass / FLOPS * (1 + idle)
