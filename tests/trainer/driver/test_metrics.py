@@ -136,9 +136,14 @@ def test_verdicts_without_contrast_are_a_share_of_the_resolved_ones() -> None:
     assert "sandbox/uncontrasted_rate" not in rollout_metrics(contrasted[1:])
 
 
-def test_every_figure_is_in_the_docs() -> None:
+def documented_names() -> set[str]:
+    """All figures that the page of metrics names."""
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    documented = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    return set(re.findall(r"`([a-z]+/[^`]+)`", page))
+
+
+def test_every_figure_is_in_the_docs() -> None:
+    documented = documented_names()
     complete = replace(
         rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait"), 1.0)),
         usage=dict.fromkeys(("requests", "prompt_tokens", "cached_tokens", "latency", "queue", "first_token"), 1.0)
@@ -174,8 +179,7 @@ FIELD_FIGURES = {
 
 
 def test_figures_that_the_field_knows_are_in_the_docs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    documented = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    documented = documented_names()
     assert {f"{family}/{name}" for family, names in FIELD_FIGURES.items() for name in names.split()} <= documented
 
 
@@ -203,8 +207,7 @@ AGENT_FIGURES = [
 
 
 def test_agent_metrics_match_the_documented_names() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    documented = set(re.findall(r"`agent/([^`]+)`", page))
+    documented = {name.removeprefix("agent/") for name in documented_names() if name.startswith("agent/")}
     seconds = dict.fromkeys(("total", "model", "environment", "grading", "exec"), 1.0)
     reported = {name.removeprefix("agent/") for name in rollout_metrics([rollout(seconds=seconds)]) if "agent/" in name}
     assert set(AGENT_FIGURES) <= documented & reported
