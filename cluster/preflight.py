@@ -45,11 +45,12 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class DiskNeeds:
-    """Free disk that a start needs, in GiB, on the disk of the home and on that of `image_storage`."""
+    """Free disk, in GiB: what runs and what is not built yet add up, per disk."""
 
-    first_start: int = 30  # programs, images and build caches
-    images: int = 20  # where buildah keeps them and in the registry
-    later_start: int = 5
+    running: int = 4  # on each disk
+    programs: int = 10  # in the home: programs with their build caches, the Python environment
+    registry: int = 6  # in the home: the images that were pushed
+    image_builds: int = 10  # in `image_storage`, where buildah keeps its layers
     image_storage: Path = Path("/var/lib/containers")
 
 
@@ -100,14 +101,21 @@ def _present(path_or_program: str) -> bool:
 
 
 def _check_disk(home: Path, needs: DiskNeeds) -> None:
-    programs = all(build.built(home, name) for name in build.DEFAULT_TARGETS)
-    required_bytes = needs.later_start if image_listing(home).is_file() else needs.images
+    images_built = image_listing(home).is_file()
+    in_home = 0 if all(build.built(home, name) for name in build.DEFAULT_TARGETS) else needs.programs
+    in_home += 0 if images_built else needs.registry
+    image_builds = 0 if images_built else needs.image_builds
+    one_disk = _disk(needs.image_storage) == _disk(home)
     _check_free_space(
-        home, required_bytes if programs else needs.first_start, "or set SWERL_HOME to a folder on a larger disk"
+        home,
+        needs.running + in_home + (image_builds if one_disk else 0),
+        "or set SWERL_HOME to a folder on a larger disk",
     )
-    if _disk(needs.image_storage) != _disk(home):
+    if not one_disk:
         _check_free_space(
-            needs.image_storage, required_bytes, "for example with `buildah rmi --prune`, or mount a larger disk there"
+            needs.image_storage,
+            needs.running + image_builds,
+            "for example with `buildah rmi --prune`, or mount a larger disk there",
         )
 
 

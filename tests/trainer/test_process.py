@@ -68,7 +68,7 @@ from swerl_trainer import process
 process.SHUTDOWN_SECONDS = 0.2
 async def work():
     async with process.on_ray():
-        {what}
+        {script}
 sys.exit(process.run_to_end(work()))
 """
 

@@ -194,8 +194,8 @@ def waiting_reason(pod: Json, container: str = SANDBOX_CONTAINER) -> tuple[str, 
     if waiting := container_state(status, container, "waiting"):
         return str(waiting.get("reason")), str(waiting.get("message") or "")
     for other in status.get("containerStatuses") or []:
-        if waiting := (other.get("state") or {}).get("waiting"):
-            return f"container {other.get('name')}: {waiting.get('reason')}", str(waiting.get("message") or "")
+        if waiting := container_state(status, other["name"], "waiting"):
+            return f"container {other['name']}: {waiting.get('reason')}", str(waiting.get("message") or "")
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("reason")), str(condition.get("message") or "")

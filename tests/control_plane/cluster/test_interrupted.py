@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.layout import image_listing
 from tests.control_plane.cluster.probe_namespace import ROOT, eventually
 
 
@@ -25,6 +26,16 @@ def processes_of(home: Path) -> dict[int, str]:
     return found
 
 
+def assert_builds(making: subprocess.Popen[str], home: Path, busy: str) -> None:
+    """Waits until a process of `home` has `busy` in its command line; fails with its output where it ends before."""
+
+    def builds_or_ended() -> bool:
+        return making.poll() is not None or any(busy in line for line in processes_of(home).values())
+
+    eventually(builds_or_ended, f"`{busy}` runs", 240)
+    assert making.poll() is None, making.communicate()[0]
+
+
 @pytest.mark.parametrize(
     ("command", "busy", "message"),
     [
@@ -35,6 +46,8 @@ def processes_of(home: Path) -> dict[int, str]:
 )
 def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, message: str) -> None:
     home = tmp_path / "home"
+    image_listing(home).parent.mkdir(parents=True)
+    image_listing(home).write_text("{}")  # no room for images is needed then
     inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
     environment = inherited | {"SWERL_HOME": str(home)}
     making = subprocess.Popen(
@@ -42,7 +55,7 @@ def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, mess
         start_new_session=True,
     )  # fmt: skip
     try:
-        eventually(lambda: any(busy in line for line in processes_of(home).values()), f"make {command} builds", 240)
+        assert_builds(making, home, busy)
         os.killpg(making.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
         output, _ = making.communicate(timeout=30)
     finally:

@@ -110,13 +110,14 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 def test_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match=r"GiB free on the disk of .*1000000000 needed") as caught:
-        preflight.check(tmp_path, DiskNeeds(first_start=10**9))
+        preflight.check(tmp_path, DiskNeeds(0, programs=10**9, registry=0, image_builds=0))
     assert "\n" not in str(caught.value)
 
 
 def test_separate_disk_of_images_is_checked(tmp_path: Path) -> None:
-    needs = DiskNeeds(first_start=0, images=10**9, image_storage=tmp_path / "containers")
-    preflight.check(tmp_path, needs)
+    needs = DiskNeeds(0, 0, 0, image_builds=10**9, image_storage=tmp_path / "containers")
+    with pytest.raises(PrerequisiteError, match=r"disk of .*, 1000000000 needed: make room, or set SWERL_HOME"):
+        preflight.check(tmp_path, needs)
     with pytest.raises(PrerequisiteError, match=r"disk of /dev/shm, 1000000000 needed: make room, .*buildah rmi"):
         preflight.check(tmp_path, replace(needs, image_storage=Path("/dev/shm/containers")))
 
@@ -131,7 +132,7 @@ def test_images_not_built_yet_need_room_although_all_programs_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "built", lambda home, name: True)
-    needs = DiskNeeds(images=10**9, later_start=0)
+    needs = DiskNeeds(0, registry=10**9, image_builds=0)
     with pytest.raises(PrerequisiteError, match="1000000000 needed"):
         preflight.check(tmp_path, needs)
     (tmp_path / "images").mkdir()
