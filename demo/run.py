@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from swerl_agent.jobs.view import JobView
+
 from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
 from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, volume_folder
 from demo.report import draw_curve, print_trajectory, read_metrics, solved_trajectory, write_summary
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
-from demo.view import RESPONSE_TIMEOUT, JobView
+from demo.view import RESPONSE_TIMEOUT, JobFollower
 
 TIME_LIMIT = 3600.0
 READER_POD = "demo-reader"  # Pod that the output is copied from on another cluster
@@ -43,10 +45,13 @@ def train(
 ) -> tuple[dict[str, Any], JobView]:
     """Apply the job and follow it to its end; after a failure or Ctrl-C, delete it with its Pods."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
-    view = JobView(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE), response_timeout=response_timeout)
+    follower = JobFollower(
+        lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE), response_timeout=response_timeout
+    )
+    view = follower.view
     try:
         cluster.apply(job)
-        status = view.follow(TIME_LIMIT)
+        status = follower.follow(TIME_LIMIT)
     except (KeyboardInterrupt, TimeoutError, StepFailed):
         print("\nstopping: deleting the job and its Pods ...", flush=True)
         cluster.kubectl("delete", "swerljob", JOB, "--namespace", NAMESPACE, "--ignore-not-found")

@@ -8,6 +8,7 @@ from .engine import SHARED_FRACTION
 from .job import JobPlan, Machines, plan_job
 from .known import known_shape
 from .refusal import Models, known_models, refusal
+from .search import propose
 from .shape import ModelShape, ShapeError, read_shape, shape_of
 from .text import plan_text
 
@@ -22,6 +23,7 @@ __all__ = [
     "known_shape",
     "plan_job",
     "plan_text",
+    "propose",
     "read_shape",
     "refusal",
     "shape_of",

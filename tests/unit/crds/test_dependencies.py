@@ -22,7 +22,7 @@ ALLOWED_IMPORTS = {
     "swerl_kube": {"swerl_api"},
     "swerl_plan": {"swerl_api"},
     "swerl_operator": {"swerl_api", "swerl_kube", "swerl_plan"},
-    "swerl_agent": {"swerl_api", "swerl_kube"},
+    "swerl_agent": {"swerl_api", "swerl_kube", "swerl_plan"},
     "swerl_trainer": {"swerl_api", "swerl_kube", "swerl_plan", "swerl_agent"},
 }
 OF_THE_CHECKOUT = {"cluster", "demo", "images", "tests", "tiny_model"}  # none of it is in an image

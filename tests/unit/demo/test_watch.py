@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from demo.steps import StepFailed
-from demo.view import JobView
+from demo.view import JobFollower
 
 TRAINING = {
     "phase": "Training",
@@ -37,10 +37,10 @@ def readings(*statuses: dict[str, Any] | StepFailed) -> Callable[[], dict[str, A
     return read
 
 
-def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[JobView, io.StringIO]:
+def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[JobFollower, io.StringIO]:
     printed = io.StringIO()
     console = Console(file=printed, force_terminal=terminal, width=120)
-    return JobView(readings(*statuses), console=console, interval=0.0), printed
+    return JobFollower(readings(*statuses), console=console, interval=0.0), printed
 
 
 def test_terminal_shows_every_value() -> None:
@@ -62,7 +62,7 @@ def test_line_is_printed_for_each_change_without_a_terminal() -> None:
     figures = "431 tokens/s  sandboxes 7/25  grading 5  ETA 4m"
     assert f"step 3/22  reward +0.25  resolved 62 %  {figures}" in training
     assert "Complete" in complete
-    assert set(watched.phases) == {"Starting", "Training", "FirstStep", "Complete"}
+    assert set(watched.view.phases) == {"Starting", "Training", "FirstStep", "Complete"}
 
 
 def test_missing_response_is_tolerated() -> None:
@@ -80,6 +80,6 @@ def test_missing_response_for_too_long_is_an_error() -> None:
 
 def test_job_over_its_time_limit_is_an_error() -> None:
     watched, _ = watch(False)
-    watched.observe({"status": TRAINING})
+    watched.view.observe({"status": TRAINING})
     with pytest.raises(TimeoutError, match="still Training"):
         watched.follow(-1)
