@@ -16,7 +16,6 @@ from pydantic.alias_generators import to_camel
 GROUP = "swerl.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
-RELEASE = "0.1.0"  # of swe-rl: of this distribution, the chart and its CRDs
 
 
 class Rule(NamedTuple):

@@ -6,71 +6,58 @@ infrastructure failed; 130 after Ctrl-C; 143 after SIGTERM. Both signals shut do
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
 
-from swerl_kube import ConfigError, KubeContext, KubeError
+import click
 
-from swerl_agent.audit import TrajectoryError
-from swerl_agent.episode import EndpointError, EngineError, PromptError, TokenizerError
-from swerl_agent.evaluation import EvaluationAborted, ResultsError
-from swerl_agent.grading import GradingError
-from swerl_agent.grading.predictions import PredictionError
-from swerl_agent.registry import CredentialError
-from swerl_agent.sandbox import SandboxError
-from swerl_agent.tasks import TaskError
+from swerl_agent import RELEASE
 
-from . import doctor, episode, eval, grade, images, sandbox, serve, tasks, trajectories, view
+from .command import Group, Invocation, Options
 from .former_names import former_names
 
-USAGE_ERRORS = (
-    ConfigError,
-    CredentialError,
-    EndpointError,
-    PredictionError,
-    PromptError,
-    ResultsError,
-    TaskError,
-    TokenizerError,
-    TrajectoryError,
-    argparse.ArgumentTypeError,
-)
-INFRASTRUCTURE_ERRORS = (EngineError, EvaluationAborted, GradingError, KubeError, SandboxError)
+MEMBERS = {  # name -> module:attribute, help
+    "tasks": (".tasks:command", "list, import and check task sets"),
+    "images": (".images:command", "list task images that registries or nodes lack"),
+    "episode": (".episode:command", "run and grade one episode"),
+    "eval": (".eval:command", "measure how many tasks a model solves"),
+    "grade": (".grade:command", "grade a file of predictions"),
+    "sandbox": (".sandbox:command", "run commands or a shell in sandboxes"),
+    "serve": (".serve:command", "serve rollouts over HTTP to trainers of other frameworks"),
+    "trajectories": (".trajectories:command", "audit the trajectories of episodes"),
+    "view": (".view:command", "show jobs, evaluations and trajectories in the browser"),
+    "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to mend it"),
+    "completion": (".completion:command", "print the completion script of a shell"),
+}
+root = Group("swerl", help="Tasks, episodes, grading and sandboxes on Kubernetes.", members=MEMBERS)
 
 
-class Parser(argparse.ArgumentParser):
-    """Answers wrong usage with one line instead of all options; its subparsers do so, too."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print what is wrong; exit with 2."""
-        self.exit(2, f"{self.prog}: {message} ({self.prog} --help lists the options)\n")
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        print(f"swerl {RELEASE}")
+        context.exit()
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    root = Parser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
-    nouns = root.add_subparsers(
-        dest="noun",
-        required=True,
-        metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories|view|doctor",
+root.params.append(
+    click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Show the version and exit.",
     )
-    tasks.add_parsers(nouns.add_parser("tasks", help="list, import and check task sets"))
-    images.add_parsers(nouns.add_parser("images", help="list task images that registries or nodes lack"))
-    episode.add_parsers(nouns.add_parser("episode", help="run and grade one episode"))
-    eval.add_parsers(nouns.add_parser("eval", help="measure how many tasks a model solves"))
-    grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))
-    sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands or a shell in sandboxes"))
-    serve.add_parser(nouns.add_parser("serve", help="serve rollouts over HTTP to trainers of other frameworks"))
-    trajectories.add_parsers(nouns.add_parser("trajectories", help="audit the trajectories of episodes"))
-    view.add_parser(nouns.add_parser("view", help="show jobs, evaluations and trajectories in the browser"))
-    doctor.add_parser(nouns.add_parser("doctor", help="examine a cluster: what it lacks, and how to mend it"))
-    return root
+)
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The options of a command line; raises UsageError."""
+    found = _parsed(arguments)
+    return found.options if isinstance(found, Invocation) else Options()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,17 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found := former_names(given):
         print(*(f"swerl: {line}" for line in found), sep="\n", file=sys.stderr)
         return 2
-    options = parser().parse_args(given)
-    if getattr(options, "context", None):
-        options.kubeconfig = KubeContext(options.kubeconfig, options.context)
     try:
-        return asyncio.run(_to_its_end(options))
-    except USAGE_ERRORS as error:
-        print(f"swerl: {error}", file=sys.stderr)
+        invocation = _parsed(given)
+        return asyncio.run(_to_its_end(invocation)) if isinstance(invocation, Invocation) else invocation
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         return 2
-    except INFRASTRUCTURE_ERRORS as error:
-        print(f"swerl: {type(error).__name__}: {error}", file=sys.stderr)
-        return 3
+    except click.UsageError as error:
+        print(_wrong_usage(error), file=sys.stderr)
+        return 2
     except asyncio.CancelledError:
         print("swerl: ended by SIGTERM; results so far are kept: run the same command again", file=sys.stderr)
         return 143
@@ -98,14 +83,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough; nothing more may be flushed there
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:
-        print(f"swerl: {error}; results so far are kept: run the same command again", file=sys.stderr)
-        return 3
+    except Exception as error:
+        from .errors import exit_code, message  # imports the packages whose errors it knows
+
+        if (code := exit_code(error)) is None:
+            raise
+        print(f"swerl: {message(error)}", file=sys.stderr)
+        return code
 
 
-async def _to_its_end(options: argparse.Namespace) -> int:
+def _parsed(arguments: Sequence[str]) -> Invocation | int:
+    """What the command line asks for; an exit code where `--help` or `--version` answered it."""
+    found = root.main([*arguments], prog_name="swerl", standalone_mode=False)
+    return found if isinstance(found, Invocation) else int(found or 0)
+
+
+def _wrong_usage(error: click.UsageError) -> str:
+    """One line; wrong usage names the command whose help says more, wrong input found later does not."""
+    text = " ".join(error.format_message().split())
+    if error.ctx is None:
+        return f"swerl: {text}"
+    return f"{error.ctx.command_path}: {text} ({error.ctx.command_path} --help lists the options)"
+
+
+async def _to_its_end(invocation: Invocation) -> int:
     task = asyncio.current_task()
     assert task is not None
     if threading.current_thread() is threading.main_thread():  # Python lets no other one handle signals
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return int(await options.run(options))
+    return int(await invocation.work(invocation.options))

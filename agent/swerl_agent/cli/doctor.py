@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import Counter
 
+import click
+
 from swerl_agent.registry import RegistryLimits
 
-from .images_check import add_registry_options, registry_credentials
-from .options import add_cluster_options, open_client
-from .values import seconds
+from .command import Options, runs
+from .images_check import registry_credentials, registry_options
+from .options import cluster_options, open_client
+from .output import is_json, output_option, print_result
+from .pod_options import pull_secret_option
+from .values import SECONDS
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """Options."""
-    parser.add_argument(
-        "--image",
-        action="append",
-        default=[],
-        metavar="REFERENCE",
-        help="image that its registry must have; repeatable; probe Pods run the first (default: the operator's)",
-    )
-    parser.add_argument("--runtime-class", metavar="NAME", help="RuntimeClass of the probe Pods")
-    parser.add_argument(
-        "--pull-secret", action="append", default=[], metavar="NAME", help="image pull Secret; repeatable"
-    )
-    parser.add_argument("--no-pods", action="store_true", help="create no Pods: only read objects")
-    parser.add_argument("--start-timeout", type=seconds, default=120.0, metavar="N", help="seconds for Pods to start")
-    parser.add_argument("--output", choices=["text", "json"], default="text", help="default: text")
-    add_registry_options(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=report)
-
-
-async def report(options: argparse.Namespace) -> int:
+@click.command("doctor", help="Examine a cluster: what it lacks, and how to mend it.")
+@click.option(
+    "--image",
+    multiple=True,
+    metavar="REFERENCE",
+    help="image that its registry must have; repeatable; probe Pods run the first (default: the operator's)",
+)
+@click.option("--runtime-class", metavar="NAME", help="RuntimeClass of the probe Pods")
+@pull_secret_option
+@click.option("--no-pods", is_flag=True, help="create no Pods: only read objects")
+@click.option("--start-timeout", type=SECONDS, default=120.0, help="seconds for Pods to start (default 120)")
+@output_option
+@registry_options
+@cluster_options
+@runs
+async def command(options: Options) -> int:
     """0 when no check failed, else 1; warnings do not count."""
     from swerl_agent.doctor import DoctorOptions, examine  # needs modules that other commands do not
 
@@ -53,10 +50,9 @@ async def report(options: argparse.Namespace) -> int:
         )
         found = await examine(client, chosen)
     counted = Counter(finding.status for finding in found)
-    if options.output == "json":
-        print(json.dumps({"namespace": namespace, "findings": [one.as_json() for one in found]}, indent=2))
-    else:
-        print(*(finding.as_text() for finding in found), sep="\n")
+    document = {"namespace": namespace, "findings": [one.as_json() for one in found]}
+    print_result(options, document, (finding.as_text() for finding in found))
+    if not is_json(options):
         summary = ", ".join(f"{counted[status]} {status}" for status in ("ok", "warning", "failed", "unknown"))
         print(f"swerl: {summary}", file=sys.stderr)
     return 1 if counted["failed"] else 0

@@ -2,55 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
+
+import click
 
 from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, write_artifacts, written_on_exit
 from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
-from .model import add_model_options, check_model_options, chosen_agent, model_name
+from .command import Group, Options, runs
+from .model import check_model_options, chosen_agent, model_name, model_options
 from .options import (
-    add_agent_options,
-    add_cluster_options,
-    add_sampling_options,
+    agent_options,
     agent_spec,
+    cluster_options,
     open_client,
     prompts_text,
+    sampling_options,
 )
+from .output import output_format_option, print_result
 from .pod_options import (
-    add_grading_options,
-    add_pod_options,
-    add_sandbox_options,
+    grading_options,
     grading_settings,
+    pod_options,
+    sandbox_options,
     sandbox_settings,
 )
-from .task_options import TASKS, add_task_options, chosen_tasks
+from .task_options import chosen_tasks, path_argument, task_options
+from .values import PATH
+
+command = Group("episode", help="Run and grade one episode.")
 
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`run`."""
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="run one episode of one task and grade its patch")
-    run.add_argument("path", type=Path, help=TASKS)
-    run.add_argument("--task", required=True, metavar="ID", help="instance_id")
-    run.add_argument("--output", type=Path, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
-    run.add_argument("--job", default="swerl-cli", help="job label of created objects (default swerl-cli)")
-    add_model_options(run)
-    add_agent_options(run)
-    add_sampling_options(run)
-    add_task_options(run)
-    add_pod_options(run)
-    add_sandbox_options(run)
-    add_grading_options(run, "grading-")
-    add_cluster_options(run)
-    run.set_defaults(run=run_one)
-
-
-async def run_one(options: argparse.Namespace) -> int:
+@command.command("run", help="run one episode of one task and grade its patch")
+@path_argument
+@click.option("--task", required=True, metavar="ID", help="instance_id")
+@click.option("--output", type=PATH, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
+@click.option("--job", default="swerl-cli", help="job label of created objects (default swerl-cli)")
+@model_options
+@agent_options()
+@sampling_options
+@task_options
+@pod_options
+@sandbox_options
+@grading_options("grading-")
+@output_format_option
+@cluster_options
+@runs
+async def run_one(options: Options) -> int:
     """Run and grade; 0 when the task is resolved, 2 when a template fails, 3 when infrastructure fails, else 1."""
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
@@ -77,8 +79,18 @@ async def run_one(options: argparse.Namespace) -> int:
             ended.clear()
             episode, verdict, meta["reward"] = graded.episode, graded.verdict, graded.reward
             folder = await finish_in_thread(write_artifacts, options.output, episode, verdict, meta=meta)
-    print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
-    print(f"artifacts: {folder}")
+    status = verdict.status if verdict else None
+    document = {
+        "instance_id": task.instance_id,
+        "exit_status": episode.exit_status,
+        "commands": len(episode.steps),
+        "verdict": status,
+        "reward": graded.reward,
+        "error": graded.loss_error or episode.error or None,
+        "artifacts": str(folder),
+    }
+    line = f"{episode.exit_status} after {len(episode.steps)} commands: {status or 'no patch'}"
+    print_result(options, document, [line, f"artifacts: {folder}"])
     if error := graded.loss_error or episode.error:
         print(f"swerl: {error}", file=sys.stderr)
     if graded.loss_error:
@@ -86,7 +98,7 @@ async def run_one(options: argparse.Namespace) -> int:
     return 0 if graded.resolved else 1
 
 
-def _find(options: argparse.Namespace) -> Task:
+def _find(options: Options) -> Task:
     for task in chosen_tasks(options, options.path):
         if task.instance_id == options.task:
             return task

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 from swerl_api import SampleSpec
 
 from swerl_agent.episode import PROMPT_FAILED
@@ -31,25 +32,26 @@ from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard_slice
 
-from . import eval_job
-from .model import CHAT, add_model_options, check_model_options, chosen_agent, model_name
+from .command import Group, Options, runs
+from .model import CHAT, check_model_options, chosen_agent, model_name, model_options
 from .options import (
-    add_agent_options,
-    add_cluster_options,
-    add_sampling_options,
+    agent_options,
     agent_spec,
+    cluster_options,
     open_client,
     prompts_text,
+    sampling_options,
 )
+from .output import output_format_option, print_result
 from .pod_options import (
-    add_grading_options,
-    add_pod_options,
-    add_sandbox_options,
+    grading_options,
     grading_settings,
+    pod_options,
+    sandbox_options,
     sandbox_settings,
 )
-from .task_options import TASKS, add_task_options, chosen_tasks
-from .values import checked, part, positive
+from .task_options import chosen_tasks, path_argument, task_options
+from .values import INTEGER, PART, PATH, POSITIVE, checked
 
 SAMPLE_OPTIONS = (  # how a sample is run
     "agent",
@@ -74,40 +76,35 @@ SAMPLE_OPTIONS = (  # how a sample is run
 CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # which samples; may differ within a folder
 
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`run`, `merge`, `job`."""
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="run and grade samples of every task; a restart resumes")
-    run.add_argument("path", type=Path, help=TASKS)
-    run.add_argument("--output", type=Path, required=True, help="folder for results, summary, predictions, artifacts")
-    run.add_argument("--samples", type=positive, default=1, help="samples per task (default 1)")
-    run.add_argument("--workers", type=positive, default=4, help="samples at the same time (default 4)")
-    run.add_argument("--shuffle", action="store_true", help="shuffle the tasks by --seed, before --slice")
-    run.add_argument("--seed", type=int, default=42, help="seed of --shuffle (default 42)")
-    run.add_argument("--shard", type=part, metavar="I/N", help="run only shard I (from 0) of N equal ones")
-    run.add_argument("--redo", choices=["unresolved", "all"], help="repeat these samples once")
-    run.add_argument(
-        "--model-name",
-        help="name in predictions and summary (default: --model or the tokenizer folder)",
-    )
-    run.add_argument("--job", default="swerl-eval", help="job label of created objects (default swerl-eval)")
-    add_model_options(run)
-    add_agent_options(run)
-    add_sampling_options(run)
-    add_task_options(run)
-    add_pod_options(run)
-    add_sandbox_options(run)
-    add_grading_options(run, "grading-")
-    add_cluster_options(run)
-    run.set_defaults(run=run_evaluation)
-    joined = verbs.add_parser("merge", help="merge the results of shards")
-    joined.add_argument("output", type=Path, help="folder of the merged results")
-    joined.add_argument("shards", type=Path, nargs="+", help="output folders of the shards")
-    joined.set_defaults(run=run_merge)
-    eval_job.add_parser(verbs.add_parser("job", help="run by the Pods of a SweEval"))
+command = Group(
+    "eval",
+    help="Measure how many tasks a model solves.",
+    members={"job": (".eval_job:run_job", "run by the Pods of a SweEval")},
+)
 
 
-async def run_evaluation(options: argparse.Namespace) -> int:
+@command.command("run", help="run and grade samples of every task; a restart resumes")
+@path_argument
+@click.option("--output", type=PATH, required=True, help="folder for results, summary, predictions, artifacts")
+@click.option("--samples", type=POSITIVE, default=1, help="samples per task (default 1)")
+@click.option("--workers", type=POSITIVE, default=4, help="samples at the same time (default 4)")
+@click.option("--shuffle", is_flag=True, help="shuffle the tasks by --seed, before --slice")
+@click.option("--seed", type=INTEGER, default=42, help="seed of --shuffle (default 42)")
+@click.option("--shard", type=PART, help="run only shard I (from 0) of N equal ones")
+@click.option("--redo", type=click.Choice(["unresolved", "all"]), help="repeat these samples once")
+@click.option("--model-name", help="name in predictions and summary (default: --model or the tokenizer folder)")
+@click.option("--job", default="swerl-eval", help="job label of created objects (default swerl-eval)")
+@model_options
+@agent_options()
+@sampling_options
+@task_options
+@pod_options
+@sandbox_options
+@grading_options("grading-")
+@output_format_option
+@cluster_options
+@runs
+async def run_evaluation(options: Options) -> int:
     """0 when every sample has a result, 1 when infrastructure or a template ended some."""
     check_model_options(options)
     spec = _sample_spec(options)
@@ -150,23 +147,29 @@ async def run_evaluation(options: argparse.Namespace) -> int:
         finally:
             redo.done(records)
             summary = summary_writer.finish()
-    _print(summary, options.output)
+    print_result(options, summary, _lines(summary, options.output))
     check_prompts(records)
     return 1 if work.left else 0
 
 
-async def run_merge(options: argparse.Namespace) -> int:
+@command.command("merge", help="merge the results of shards")
+@click.argument("output", type=PATH)
+@click.argument("shards", type=PATH, nargs=-1, required=True)
+@output_format_option
+@runs
+async def run_merge(options: Options) -> int:
     """Merge the folders; 0."""
     first = read_settings(options.shards[0])
     for folder in (*options.shards[1:], options.output):
         check_settings(folder, read_settings(folder), first, MUST_MATCH)
     records = merge(options.output, options.shards)
     write_settings(options.output, first, must_match=())
-    _print(write_summary(options.output, records, first), options.output)
+    summary = write_summary(options.output, records, first)
+    print_result(options, summary, _lines(summary, options.output))
     return 0
 
 
-def _tasks(options: argparse.Namespace) -> list[Task]:
+def _tasks(options: Options) -> list[Task]:
     tasks = chosen_tasks(options, options.path, shuffle=options.shuffle, seed=options.seed)
     if not options.shard:
         return tasks
@@ -174,13 +177,13 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     return tasks[shard_slice(index, count, len(tasks))]
 
 
-def _sample_spec(options: argparse.Namespace) -> SampleSpec:
-    """Raises ArgumentTypeError for values out of range."""
+def _sample_spec(options: Options) -> SampleSpec:
+    """Raises UsageError for values out of range."""
     fields = ("samples", "workers", "temperature", "top_p", "top_k")
     return checked(SampleSpec, **{name: getattr(options, name) for name in fields})
 
 
-def _settings(options: argparse.Namespace, prompts: str | None) -> dict[str, Any]:
+def _settings(options: Options, prompts: str | None) -> dict[str, Any]:
     sample_options = {key: getattr(options, key) for key in SAMPLE_OPTIONS}
     sample_options["prompts"] = prompts and hashlib.sha256(prompts.encode()).hexdigest()
     if options.api == CHAT:
@@ -208,11 +211,11 @@ class _Progress:
         )
 
 
-def _print(summary: dict[str, Any], folder: Path) -> None:
+def _lines(summary: dict[str, Any], folder: Path) -> Iterator[str]:
     for k, found in summary["pass_at_k"].items():
-        print(f"pass@{k} {100 * found['rate']:.1f} % [{100 * found['low']:.1f}, {100 * found['high']:.1f}]")
-    print(f"{summary['resolved']} of {summary['samples'] - summary['errors']} samples resolved", end="")
+        yield f"pass@{k} {100 * found['rate']:.1f} % [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
     failed = summary["exit_statuses"].get(PROMPT_FAILED, 0)
     lost = {"infrastructure": summary["errors"] - failed, "templates that do not render": failed}
-    print("".join(f", {count} lost to {cause}" for cause, count in lost.items() if count))
-    print(f"results: {folder}")
+    losses = "".join(f", {count} lost to {cause}" for cause, count in lost.items() if count)
+    yield f"{summary['resolved']} of {summary['samples'] - summary['errors']} samples resolved{losses}"
+    yield f"results: {folder}"

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 
+import click
 from swerl_api import EvaluationFile, names
-from swerl_kube import KubeClient
 
 from swerl_agent.evaluation.shard import Shard, merge_shards, run_shard
 
-from .values import part
+from .command import Options, require_one, runs
+from .options import cluster_options, open_client
+from .values import PART, PATH
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The options of the verb."""
-    default = Path(names.JOB_FILE_DIRECTORY) / names.EVALUATION_FILE
-    parser.add_argument("--config", type=Path, default=default, help="evaluation file written by the operator")
-    work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--shard", type=part, metavar="I/N", help="run the samples of shard I (from 0) of N")
-    work.add_argument("--merge", action="store_true", help="merge the results of all shards")
-    parser.add_argument("--kubeconfig", help="default: the Pod's service account")
-    parser.set_defaults(run=run_job)
-
-
-async def run_job(options: argparse.Namespace) -> int:
+@click.command("job", help="Run by the Pods of a SweEval.")
+@click.option(
+    "--config",
+    type=PATH,
+    default=Path(names.JOB_FILE_DIRECTORY) / names.EVALUATION_FILE,
+    help="evaluation file written by the operator",
+)
+@click.option("--shard", type=PART, help="run the samples of shard I (from 0) of N")
+@click.option("--merge", is_flag=True, help="merge the results of all shards")
+@cluster_options
+@runs
+async def run_job(options: Options) -> int:
     """0 when every sample has a result or a prompt that does not render, 1 when infrastructure ended some."""
+    require_one(options, shard="--shard", merge="--merge")
     try:
         file = EvaluationFile.read(options.config)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    async with KubeClient.from_environment(options.kubeconfig) as client:
+        raise click.UsageError(str(error)) from error
+    async with open_client(options) as client:
         if options.merge:
             summary = await merge_shards(client, file)
             print(f"{summary['resolved']} of {summary['samples']} samples resolved")
             return 0
         number, count = options.shard
         if count != file.spec.shards:
-            raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
+            raise click.UsageError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
         shard = Shard(file, number, api_key=_api_key(file))
         return 0 if await run_shard(client, shard, kubeconfig=options.kubeconfig) else 1
 
@@ -51,7 +53,7 @@ def _api_key(file: EvaluationFile) -> str | None:
     key = os.environ.get(names.API_KEY_VARIABLE, "").strip()
     if not key:
         secret = endpoint.api_key_secret
-        raise argparse.ArgumentTypeError(
+        raise click.UsageError(
             f"{names.API_KEY_VARIABLE}, which holds key {secret.key!r} of Secret {secret.name!r}, is empty"
         )
     return key

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Verdict
 from swerl_agent.grading.log_reader import LogReader, Unreadable
@@ -16,47 +18,49 @@ from swerl_agent.grading.saved_logs import SavedRun, saved_runs, verdict_again
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
-from .options import add_cluster_options, open_client
-from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
-from .task_options import TASKS, add_task_options, chosen_tasks, known_ids
-from .values import positive
+from .command import Options, require_one, runs
+from .options import cluster_options, open_client
+from .output import output_format_option, print_progress, print_result
+from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
+from .task_options import TASKS, chosen_tasks, known_ids, task_options
+from .values import PATH
 
 GOLD = "gold"  # model name of reference fixes, as in the SWE-bench harness
 JOB = "swerl-grade"  # job label of created objects
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """Options of `swerl grade`, which has no verbs."""
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "predictions", type=Path, nargs="?", help="SWE-bench predictions: .json (list or object) or .jsonl"
-    )
-    which.add_argument("--gold", action="store_true", help="grade the reference fix of each chosen task instead")
-    which.add_argument(
-        "--logs", type=Path, metavar="FOLDER", help="grade the logs of an earlier run again (MODEL/ID/test_output.txt)"
-    )
-    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help=TASKS)
-    parser.add_argument("--output", type=Path, default=Path("reports"), help="folder for reports (default ./reports)")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        metavar="FOLDER",
-        help=f"folder of cached verdicts; may be shared (default OUTPUT/{VERDICTS})",
-    )
-    parser.add_argument("--redo", action="store_true", help="repeat gradings that have a report or a cached verdict")
-    add_task_options(parser)
-    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at the same time (default 4)")
-    add_grading_options(parser)
-    add_pod_options(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=grade_predictions)
-
-
-async def grade_predictions(options: argparse.Namespace) -> int:
+@click.command(
+    "grade",
+    help="Grade a file of predictions; a repeated command resumes.\n\n"
+    "PREDICTIONS: SWE-bench predictions, .json (list or object) or .jsonl.",
+)
+@click.argument("predictions", type=PATH, required=False)
+@click.option("--gold", is_flag=True, help="grade the reference fix of each chosen task instead")
+@click.option(
+    "--logs", type=PATH, metavar="FOLDER", help="grade the logs of an earlier run again (MODEL/ID/test_output.txt)"
+)
+@click.option("--tasks", type=PATH, multiple=True, required=True, help=f"{TASKS}; repeatable")
+@click.option("--output", type=PATH, default=Path("reports"), help="folder for reports (default ./reports)")
+@click.option(
+    "--cache",
+    type=PATH,
+    metavar="FOLDER",
+    help=f"folder of cached verdicts; may be shared (default OUTPUT/{VERDICTS})",
+)
+@click.option("--redo", is_flag=True, help="repeat gradings that have a report or a cached verdict")
+@task_options
+@jobs_option
+@grading_options()
+@pod_options
+@output_format_option
+@cluster_options
+@runs
+async def command(options: Options) -> int:
     """Print a line for each verdict, then the counts.
 
     Exit codes: 0 all were graded, 2 some have an unknown task, 3 infrastructure failures prevented some.
     """
+    require_one(options, predictions="PREDICTIONS", gold="--gold", logs="--logs")
     tasks = {task.instance_id: task for task in chosen_tasks(options, *options.tasks)}
     folder = ReportFolder(options.output)
     if options.logs:
@@ -66,35 +70,37 @@ async def grade_predictions(options: argparse.Namespace) -> int:
     if not options.redo:
         reports = {each.instance_id: report for each in predictions if (report := folder.done(each))}
     left = [each for each in predictions if each.instance_id in tasks and each.instance_id not in reports]
-    print(f"{len(predictions)} predictions, {len(reports)} graded before", flush=True)
+    print_progress(options, f"{len(predictions)} predictions, {len(reports)} graded before")
     reports |= await _graded(options, folder, tasks, left)
-    failed, unknown = _summarised(folder, predictions, reports, len(tasks))
-    return 3 if failed else 2 if unknown else 0
+    return _finish(options, list(_summarised(folder, predictions, reports, len(tasks))))
 
 
-async def _grade_logs(options: argparse.Namespace, folder: ReportFolder, tasks: Mapping[str, Task]) -> int:
-    """Grade saved logs, without a cluster; exit codes as of `grade_predictions`."""
+async def _grade_logs(options: Options, folder: ReportFolder, tasks: Mapping[str, Task]) -> int:
+    """Grade saved logs, without a cluster; exit codes as of `command`."""
     runs, reader = saved_runs(options.logs), LogReader()
     others = {run.prediction.instance_id for run in runs} - set(tasks)
     unchosen = others & known_ids(options, *options.tasks) if others else set()
     runs = [run for run in runs if run.prediction.instance_id not in unchosen]
-    failed = strange = 0
+    counts: list[ModelCounts] = []
     try:
         for model in dict.fromkeys(run.prediction.model for run in runs):
             model_runs = [run for run in runs if run.prediction.model == model]
             reports = {
-                run.prediction.instance_id: await _log_graded(folder, reader, tasks[run.prediction.instance_id], run)
+                run.prediction.instance_id: await _log_graded(
+                    options, folder, reader, tasks[run.prediction.instance_id], run
+                )
                 for run in model_runs
                 if run.prediction.instance_id in tasks
             }
-            counts = _summarised(folder, [run.prediction for run in model_runs], reports, len(tasks))
-            failed, strange = failed + counts[0], strange + counts[1]
+            counts += _summarised(folder, [run.prediction for run in model_runs], reports, len(tasks))
     finally:
         await reader.close()
-    return 3 if failed else 2 if strange else 0
+    return _finish(options, counts)
 
 
-async def _log_graded(folder: ReportFolder, reader: LogReader, task: Task, run: SavedRun) -> dict[str, Any]:
+async def _log_graded(
+    options: Options, folder: ReportFolder, reader: LogReader, task: Task, run: SavedRun
+) -> dict[str, Any]:
     try:
         verdict = await reader.call(verdict_again, task, run)
     except Unreadable as error:
@@ -102,15 +108,15 @@ async def _log_graded(folder: ReportFolder, reader: LogReader, task: Task, run: 
     report = await asyncio.to_thread(folder.write, run.prediction, verdict)
     if run.log is not None:
         await asyncio.to_thread(folder.write_log, run.prediction, task.ground_truth.eval_script, run.log)
-    _print_verdict(run.prediction.instance_id, verdict)
+    _print_verdict(options, run.prediction.instance_id, verdict)
     return report
 
 
-def _print_verdict(instance_id: str, verdict: Verdict) -> None:
-    print(f"{instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
+def _print_verdict(options: Options, instance_id: str, verdict: Verdict) -> None:
+    print_progress(options, f"{instance_id:<40} {verdict.status:<19} {verdict.detail}")
 
 
-def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list[Prediction]:
+def _predictions(options: Options, tasks: Mapping[str, Task]) -> list[Prediction]:
     """Predictions for the chosen tasks and for unknown tasks; raises PredictionError, TaskError."""
     if options.gold:
         return [Prediction(task.instance_id, GOLD, task.ground_truth.patch) for task in tasks.values()]
@@ -121,7 +127,7 @@ def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list
 
 
 async def _graded(
-    options: argparse.Namespace, folder: ReportFolder, tasks: Mapping[str, Task], left: Sequence[Prediction]
+    options: Options, folder: ReportFolder, tasks: Mapping[str, Task], left: Sequence[Prediction]
 ) -> dict[str, dict[str, Any]]:
     """The reports of `left`; each is written and printed at once. The first error cancels the other gradings."""
     if not left:
@@ -149,7 +155,7 @@ async def _graded(
             if prediction.patch.strip():
                 verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
             report = await asyncio.to_thread(folder.write, prediction, verdict)
-            _print_verdict(prediction.instance_id, verdict)
+            _print_verdict(options, prediction.instance_id, verdict)
             return report
 
         try:
@@ -160,25 +166,45 @@ async def _graded(
     return {name: task.result() for name, task in running.items()}
 
 
+@dataclass(frozen=True)
+class ModelCounts:
+    """What became of one model's predictions."""
+
+    model: str
+    predictions: int
+    resolved: int
+    infrastructure_errors: int
+    unknown: int  # predictions whose id is no task's
+    summary: str  # path
+
+    def __str__(self) -> str:
+        counts = f"{self.resolved} of {self.predictions} resolved, {self.infrastructure_errors} infrastructure errors"
+        return f"{self.model}: {counts}, {self.unknown} unknown\nsummary: {self.summary}"
+
+
+def _finish(options: Options, counts: Sequence[ModelCounts]) -> int:
+    print_result(options, [asdict(each) for each in counts], map(str, counts))
+    if any(each.infrastructure_errors for each in counts):
+        return 3
+    return 2 if any(each.unknown for each in counts) else 0
+
+
 def _summarised(
-    folder: ReportFolder,
-    predictions: Sequence[Prediction],
-    reports: Mapping[str, Mapping[str, Any]],
-    total: int,
-) -> tuple[int, int]:
-    """Write each model's summary and print its counts; the numbers of infrastructure errors and of unknown tasks."""
-    failed = unknown_tasks = 0
+    folder: ReportFolder, predictions: Sequence[Prediction], reports: Mapping[str, Mapping[str, Any]], total: int
+) -> Iterator[ModelCounts]:
+    """Write each model's summary; its counts."""
     for model in dict.fromkeys(each.model for each in predictions):
         names = [each.instance_id for each in predictions if each.model == model]
         model_reports = {name: reports[name] for name in names if name in reports}
         unknown = [name for name in names if name not in reports]
-        path = folder.summarise(model, model_reports, unknown, total)
-        resolved = sum(bool(report["resolved"]) for report in model_reports.values())
-        errors = sum(report["status"] == "infra_error" for report in model_reports.values())
-        failed, unknown_tasks = failed + errors, unknown_tasks + len(unknown)
         if unknown:
             some = ", ".join(unknown[:10]) + (" ..." if unknown[10:] else "")
             print(f"swerl: no task has the id of these predictions: {some}", file=sys.stderr)
-        print(f"{model}: {resolved} of {len(names)} resolved, {errors} infrastructure errors, {len(unknown)} unknown")
-        print(f"summary: {path}")
-    return failed, unknown_tasks
+        yield ModelCounts(
+            model,
+            predictions=len(names),
+            resolved=sum(bool(report["resolved"]) for report in model_reports.values()),
+            infrastructure_errors=sum(report["status"] == "infra_error" for report in model_reports.values()),
+            unknown=len(unknown),
+            summary=str(folder.summarise(model, model_reports, unknown, total)),
+        )

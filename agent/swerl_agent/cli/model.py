@@ -5,14 +5,13 @@ Guarantee: conflicting options and a missing API key are one-line errors before 
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import get_args
 
 import aiohttp
+import click
 from swerl_api.endpoint import EndpointApi
 
 from swerl_agent.episode import (
@@ -26,58 +25,58 @@ from swerl_agent.episode import (
 )
 from swerl_agent.evaluation import open_agent, open_chat_agent
 
+from .command import Options, together
 from .options import agent_spec
+from .values import HTTP_URL, PATH
 
 GENERATE, CHAT = get_args(EndpointApi)
 ONLY_OF = {"tokenizer": GENERATE, "api_key_env": CHAT}  # options that only one API has
 NEEDED = {GENERATE: "tokenizer", CHAT: "model"}
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the model's server."""
-    parser.add_argument(
+model_options = together(
+    click.option(
         "--engine",
         required=True,
-        metavar="URL",
+        type=HTTP_URL,
         help=f"SGLang server or router; for {CHAT} a base URL, usually .../v1",
-    )
-    parser.add_argument(
+    ),
+    click.option(
         "--api",
-        choices=[GENERATE, CHAT],
+        type=click.Choice([GENERATE, CHAT]),
         default=GENERATE,
         help=f"API of the server: SGLang's with tokens, or OpenAI's with messages (default {GENERATE})",
-    )
-    parser.add_argument("--tokenizer", type=Path, help=f"tokenizer folder of the served model, for {GENERATE}")
-    parser.add_argument(
+    ),
+    click.option("--tokenizer", type=PATH, help=f"tokenizer folder of the served model, for {GENERATE}"),
+    click.option(
         "--model",
         metavar="NAME",
         help=f"model name at the server; needed for {CHAT}; for {GENERATE} checked against the server",
-    )
-    parser.add_argument(
-        "--api-key-env", metavar="VARIABLE", help=f"environment variable that holds the API key, for {CHAT}"
-    )
+    ),
+    click.option("--api-key-env", metavar="VARIABLE", help=f"environment variable that holds the API key, for {CHAT}"),
+)
 
 
-def check_model_options(options: argparse.Namespace) -> None:
-    """Raises ArgumentTypeError for conflicting or missing options."""
+def check_model_options(options: Options) -> None:
+    """Raises UsageError for conflicting or missing options."""
     for name, api in ONLY_OF.items():
         option, given = f"--{name.replace('_', '-')}", getattr(options, name) is not None
         if given and api != options.api:
-            raise argparse.ArgumentTypeError(f"{option} needs --api {api}, but --api is {options.api}; remove {option}")
+            raise click.UsageError(f"{option} needs --api {api}, but --api is {options.api}; remove {option}")
     if getattr(options, NEEDED[options.api]) is None:
-        raise argparse.ArgumentTypeError(f"--api {options.api} needs --{NEEDED[options.api]}")
+        raise click.UsageError(f"--api {options.api} needs --{NEEDED[options.api]}")
 
 
-def model_name(options: argparse.Namespace) -> str:
+def model_name(options: Options) -> str:
     """Name of the model in results, unless --model-name gives one."""
     return str(options.model or options.tokenizer.resolve().name)
 
 
 @asynccontextmanager
-async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> AsyncIterator[Agent]:
+async def chosen_agent(options: Options, prompts: str | None) -> AsyncIterator[Agent]:
     """The agent of the options, connected to its engine; `prompts` as in `open_agent`.
 
-    Raises ArgumentTypeError, PromptError, TokenizerError, EndpointError, and what `open_chat_agent` raises.
+    Raises UsageError, PromptError, TokenizerError, EndpointError, and what `open_chat_agent` raises.
     """
     check_model_options(options)
     spec = agent_spec(options)
@@ -102,5 +101,5 @@ def _api_key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise argparse.ArgumentTypeError(f"--api-key-env {variable}: the variable is not set or empty; export it")
+        raise click.UsageError(f"--api-key-env {variable}: the variable is not set or empty; export it")
     return key

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from typing import Any, get_args
 
+import click
 from swerl_api import GradingSpec, Resources, SandboxSpec
 from swerl_api.base import PullPolicy
 
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 
-from .values import checked, pair, positive, quantity
+from .command import Decorator, Options, together
+from .values import PAIR, POSITIVE, QUANTITY, checked
 
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
+EGRESS = ["none", "allow"]
 GRADING = GradingSpec()
 GRADING_OPTIONS = {  # seconds, CPU and memory, by the prefix of their names
     "": ("--timeout", "--cpu", "--memory"),
@@ -22,47 +24,32 @@ GRADING_OPTIONS = {  # seconds, CPU and memory, by the prefix of their names
 }
 
 
-def add_pull_option(parser: argparse.ArgumentParser) -> None:
-    """What becomes of an image that the node does not have."""
-    parser.add_argument(
-        "--pull",
-        choices=list(PULL_POLICIES),
-        default="missing",
-        help="never: an image that the node does not have is an error at once (default: pull it)",
-    )
+pull_option = click.option(
+    "--pull",
+    type=click.Choice(list(PULL_POLICIES)),
+    default="missing",
+    help="never: an image that the node does not have is an error at once (default: pull it)",
+)
+egress_option = click.option("--egress", type=click.Choice(EGRESS), default="none", help="network (default none)")
+pull_secret_option = click.option("--pull-secret", multiple=True, metavar="NAME", help="image pull Secret; repeatable")
+pod_options = together(  # where Pods of task images run, and how they are pulled
+    click.option("--workdir", default="/testbed", help="folder of the repository in the images (/testbed)"),
+    click.option("--runtime-class", metavar="NAME", help="RuntimeClass of sandbox and grading Pods"),
+    click.option("--node-selector", type=PAIR, multiple=True, help="label of the nodes that may run them; repeatable"),
+    pull_secret_option,
+    pull_option,
+)
+sandbox_options = together(  # what a sandbox may use, besides `pod_options`
+    click.option("--sandbox-cpu", type=QUANTITY, help="request and limit of a sandbox (default 500m and 2)"),
+    click.option("--sandbox-memory", type=QUANTITY, help="request and limit (default 1Gi and 4Gi)"),
+    egress_option,
+)
+
+jobs_option = click.option("--jobs", "-j", type=POSITIVE, default=4, help="grading Jobs at the same time (default 4)")
 
 
-def add_pod_options(parser: argparse.ArgumentParser) -> None:
-    """Where Pods of task images run, and how they are pulled."""
-    parser.add_argument("--workdir", default="/testbed", help="folder of the repository in the images (/testbed)")
-    parser.add_argument("--runtime-class", metavar="NAME", help="RuntimeClass of sandbox and grading Pods")
-    parser.add_argument(
-        "--node-selector",
-        type=pair,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="label of the nodes that may run them; repeatable",
-    )
-    parser.add_argument(
-        "--pull-secret", action="append", default=[], metavar="NAME", help="image pull Secret; repeatable"
-    )
-    add_pull_option(parser)
-
-
-def add_sandbox_options(parser: argparse.ArgumentParser) -> None:
-    """What a sandbox may use, besides `add_pod_options`."""
-    parser.add_argument(
-        "--sandbox-cpu", type=quantity, metavar="CPU", help="request and limit of a sandbox (default 500m and 2)"
-    )
-    parser.add_argument(
-        "--sandbox-memory", type=quantity, metavar="MEMORY", help="request and limit (default 1Gi and 4Gi)"
-    )
-    parser.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
-
-
-def pod_settings(options: argparse.Namespace, **more: Any) -> SandboxSpec:
-    """What the options of `add_pod_options` say, and `more`; raises ArgumentTypeError."""
+def pod_settings(options: Options, **more: Any) -> SandboxSpec:
+    """What the options of `pod_options` say, and `more`; raises UsageError."""
     return checked(
         SandboxSpec,
         workdir=options.workdir,
@@ -74,8 +61,8 @@ def pod_settings(options: argparse.Namespace, **more: Any) -> SandboxSpec:
     )
 
 
-def sandbox_settings(options: argparse.Namespace) -> SandboxSpec:
-    """Sandboxes that outlive an episode of these options; raises ArgumentTypeError."""
+def sandbox_settings(options: Options) -> SandboxSpec:
+    """Sandboxes that outlive an episode of these options; raises UsageError."""
     lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
     standard = SandboxSpec().resources
     given = {"cpu": options.sandbox_cpu, "memory": options.sandbox_memory}
@@ -84,26 +71,24 @@ def sandbox_settings(options: argparse.Namespace) -> SandboxSpec:
     return pod_settings(options, lifetime_seconds=lifetime, resources=resources, egress=options.egress)
 
 
-def add_grading_options(
-    parser: argparse.ArgumentParser, prefix: str = "", *, timeout: int = GRADING.timeout_seconds
-) -> None:
+def grading_options(prefix: str = "", *, timeout: int = GRADING.timeout_seconds) -> Decorator:
     """How grading Jobs run; `prefix` stands before names that would say nothing of gradings."""
     seconds, cpu, memory = GRADING_OPTIONS[prefix]
-    parser.add_argument(
-        seconds, type=positive, default=timeout, metavar="N", help=f"seconds for a task's tests (default {timeout})"
-    )
-    parser.add_argument(cpu, type=quantity, default="1", metavar="CPU", help="CPU of a grading Pod (default 1)")
-    parser.add_argument(memory, type=quantity, default="2Gi", metavar="MEMORY", help="its memory (default 2Gi)")
-    parser.add_argument(
-        "--contrast",
-        choices=get_args(GradingSpec.model_fields["contrast"].annotation),
-        default=GRADING.contrast,
-        help="whether a patch that passes is run once more with altered tests (default always)",
+    return together(
+        click.option(seconds, type=POSITIVE, default=timeout, help=f"seconds for a task's tests (default {timeout})"),
+        click.option(cpu, type=QUANTITY, default="1", help="CPU of a grading Pod (default 1)"),
+        click.option(memory, type=QUANTITY, default="2Gi", help="its memory (default 2Gi)"),
+        click.option(
+            "--contrast",
+            type=click.Choice(get_args(GradingSpec.model_fields["contrast"].annotation)),
+            default=GRADING.contrast,
+            help="whether a patch that passes is run once more with altered tests (default always)",
+        ),
     )
 
 
-def grading_settings(options: argparse.Namespace, prefix: str = "", *, jobs: int, cache: bool = True) -> GradingSpec:
-    """What the options of `add_grading_options` say; raises ArgumentTypeError."""
+def grading_settings(options: Options, prefix: str = "", *, jobs: int, cache: bool = True) -> GradingSpec:
+    """What the options of `grading_options` say; raises UsageError."""
     timeout, cpu, memory = (getattr(options, f"{prefix}{name}") for name in ("timeout", "cpu", "memory"))
     amounts = {"cpu": cpu, "memory": memory}
     return checked(

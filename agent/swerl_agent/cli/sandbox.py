@@ -2,67 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
+import click
 from swerl_api import Resources
 from swerl_kube import KubeClient, NotFound
 
-from swerl_agent.sandbox import Sandbox
+from swerl_agent.sandbox import CommandResult, Sandbox
 from swerl_agent.sandbox.terminal import attach
 
-from .options import add_cluster_options, open_client
-from .pod_options import PULL_POLICIES, add_pull_option
-from .values import quantity, seconds
+from .command import Group, Options, require_one, runs, together
+from .options import cluster_options, open_client
+from .output import is_json, output_option, print_result
+from .pod_options import PULL_POLICIES, egress_option, pull_option
+from .values import QUANTITY, SECONDS
 
 LIST_SANDBOXES = (
     "list sandbox Pods with `kubectl get pods -l swerl.dev/role=sandbox`; Pods of SweSandbox NAME are swesb-NAME-0, ..."
 )
 
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`run` and `shell`."""
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="run one command in a new sandbox")
-    run.add_argument("image", help="image of the sandbox")
-    run.add_argument("command", help="shell command, as for `bash -lc`")
-    run.add_argument("--timeout", type=seconds, default=600.0, help="seconds (default 600)")
-    run.set_defaults(run=run_command)
-    shell = verbs.add_parser("shell", help="open a terminal in a running sandbox, or in a new one")
-    which = shell.add_mutually_exclusive_group(required=True)
-    which.add_argument("pod", nargs="?", help="name of a sandbox Pod (kubectl get pods -l swerl.dev/role=sandbox)")
-    which.add_argument("--image", help="create a sandbox of this image; it is deleted when the shell ends")
-    shell.set_defaults(run=open_shell)
-    for verb in (run, shell):
-        verb.add_argument("--workdir", default="/", help="working directory (default /)")
-        verb.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
-        verb.add_argument("--cpu", type=quantity, default="1", help="CPUs (default 1)")
-        verb.add_argument("--memory", type=quantity, default="2Gi", help="memory (default 2Gi)")
-        add_pull_option(verb)
-        add_cluster_options(verb)
+command = Group("sandbox", help="Run commands or a shell in sandboxes.")
+new_sandbox_options = together(
+    click.option("--workdir", default="/", help="working directory (default /)"),
+    egress_option,
+    click.option("--cpu", type=QUANTITY, default="1", help="CPUs (default 1)"),
+    click.option("--memory", type=QUANTITY, default="2Gi", help="memory (default 2Gi)"),
+    pull_option,
+    cluster_options,
+)
 
 
-async def run_command(options: argparse.Namespace) -> int:
+@command.command(
+    "run",
+    help="Run one command in a new sandbox.\n\nCOMMAND: one shell command, as for `bash -lc`; several words after"
+    " `--` are one command and its arguments: `swerl sandbox run IMAGE -- ls -la`.",
+    short_help="run one command in a new sandbox",
+)
+@click.argument("image")
+@click.argument("words", metavar="COMMAND", nargs=-1, required=True)
+@click.option("--timeout", type=SECONDS, default=600.0, help="time for the command (default 600)")
+@output_option
+@new_sandbox_options
+@runs
+async def run_command(options: Options) -> int:
     """Print the command's output; its exit code, 124 after a timeout."""
     async with open_client(options) as client, AsyncExitStack() as stack:
         [sandbox] = await _claimed(stack, client, options)
-        result = await sandbox.run(options.command, timeout=options.timeout, max_output=64 << 20)
-    sys.stdout.buffer.write(result.stdout)
-    sys.stderr.buffer.write(result.stderr)
+        result = await sandbox.run(_shell_command(options.words), timeout=options.timeout, max_output=64 << 20)
+    if is_json(options):
+        print_result(options, _document(result))
+    else:
+        sys.stdout.buffer.write(result.stdout)
+        sys.stderr.buffer.write(result.stderr)
     if result.timed_out:
         print(f"swerl: stopped after {options.timeout:.0f} s", file=sys.stderr)
         return 124
     return result.exit_code
 
 
-async def open_shell(options: argparse.Namespace) -> int:
+@command.command(
+    "shell",
+    help="Open a terminal in a running sandbox, or in a new one.\n\n"
+    "POD: name of a sandbox Pod (kubectl get pods -l swerl.dev/role=sandbox).",
+    short_help="open a terminal in a running sandbox, or in a new one",
+)
+@click.argument("pod", required=False)
+@click.option("--image", help="create a sandbox of this image; it is deleted when the shell ends")
+@new_sandbox_options
+@runs
+async def open_shell(options: Options) -> int:
     """Open the shell; its exit code."""
+    require_one(options, pod="POD", image="--image")
     if not _is_terminal_or_pipe(sys.stdin.fileno()):
-        raise argparse.ArgumentTypeError(
+        raise click.UsageError(
             "standard input is a file; a shell needs a terminal or a pipe: use `swerl sandbox run` to run one command"
         )
     async with open_client(options) as client, AsyncExitStack() as stack:
@@ -75,12 +94,22 @@ async def open_shell(options: argparse.Namespace) -> int:
             raise NotFound("exec", error.status, error.reason, message) from error
 
 
+def _shell_command(words: Sequence[str]) -> str:
+    """One word is a shell command; several are a program and its arguments."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def _document(result: CommandResult) -> dict[str, Any]:
+    output = {name: getattr(result, name).decode(errors="replace") for name in ("stdout", "stderr")}
+    return {"exit_code": result.exit_code, "timed_out": result.timed_out, **output}
+
+
 def _is_terminal_or_pipe(source: int) -> bool:
     mode = os.fstat(source).st_mode
     return os.isatty(source) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-async def _claimed(stack: AsyncExitStack, client: KubeClient, options: argparse.Namespace) -> Sequence[Sandbox]:
+async def _claimed(stack: AsyncExitStack, client: KubeClient, options: Options) -> Sequence[Sandbox]:
     amounts: dict[str, str | int] = {"cpu": options.cpu, "memory": options.memory}
     claim = Sandbox.claim(
         options.image,

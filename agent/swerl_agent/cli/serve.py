@@ -5,13 +5,13 @@ Guarantee: SIGTERM and SIGINT end it in order, and its sandboxes go with it howe
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
+import click
 from swerl_api import AgentSpec
 from swerl_api.addresses import LOOPBACK
 
@@ -19,23 +19,24 @@ from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol, with_templ
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
 from swerl_agent.tasks.importing import ImportRequest
 
+from .command import Options, runs
 from .options import (
-    add_agent_options,
-    add_cluster_options,
+    agent_options,
     agent_spec,
+    cluster_options,
     open_client,
     prompts_text,
 )
 from .pod_options import (
-    add_grading_options,
-    add_pod_options,
-    add_sandbox_options,
+    grading_options,
     grading_settings,
+    pod_options,
+    sandbox_options,
     sandbox_settings,
 )
 from .signals import stop_event
-from .task_options import add_rewrite_option, add_script_options, eval_scripts
-from .values import http_url, natural, non_negative, positive
+from .task_options import eval_scripts, rewrite_option, script_option
+from .values import HTTP_URL, NON_NEGATIVE, PATH, PORT, POSITIVE
 
 if TYPE_CHECKING:
     from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner, ServerAccess
@@ -44,45 +45,32 @@ if TYPE_CHECKING:
 DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeout_seconds=3600, repeat_limit=3)
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The command has no verbs."""
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
-    parser.add_argument("--port", type=natural, default=11_000, help="port; 0: a free one (default 11000)")
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token that clients must send")
-    token.add_argument("--no-token", action="store_true", help="serve everybody who reaches the port")
-    parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
-    parser.add_argument(
-        "--grace", type=non_negative, default=20.0, help="seconds for running episodes to end (default 20)"
-    )
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
-    parser.add_argument("--skip-if-exists", action="store_true", help="return stored answers to repeated requests")
-    parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
-    parser.add_argument("--model-name", help="model name in answers and results (default: the tokenizer folder's name)")
-    parser.add_argument("--job", default="swerl-serve", help="job label of created objects")
-    parser.add_argument(
-        "--engine", metavar="URL", type=http_url, help="SGLang server or router, for requests that name none"
-    )
-    parser.add_argument(
-        "--allow-engine",
-        metavar="URL",
-        type=http_url,
-        action="append",
-        default=[],
-        help="further server that requests may name",
-    )
-    parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
-    add_agent_options(parser, agents=[BUILTIN], spec=DEFAULTS)
-    add_script_options(parser)
-    add_rewrite_option(parser)
-    add_pod_options(parser)
-    add_sandbox_options(parser)
-    add_grading_options(parser, "grading-", timeout=1800)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run_server)
-
-
-async def run_server(options: argparse.Namespace) -> int:
+@click.command("serve", help="Serve rollouts over HTTP to trainers of other frameworks.")
+@click.option("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
+@click.option("--port", type=PORT, default=11_000, help="port; 0: a free one (default 11000)")
+@click.option("--token-file", type=PATH, metavar="FILE", help="file with the token that clients must send")
+@click.option("--no-token", is_flag=True, help="serve everybody who reaches the port")
+@click.option("--concurrency", type=POSITIVE, default=16, help="concurrent episodes (default 16)")
+@click.option(
+    "--grace", type=NON_NEGATIVE, default=20.0, metavar="SECONDS", help="time for running episodes to end (default 20)"
+)
+@click.option("--results", type=PATH, default=Path("results"), help="folder of answers (default ./results)")
+@click.option("--skip-if-exists", is_flag=True, help="return stored answers to repeated requests")
+@click.option("--run-golden", is_flag=True, help="grade the reference fix instead of asking the model")
+@click.option("--model-name", help="model name in answers and results (default: the tokenizer folder's name)")
+@click.option("--job", default="swerl-serve", help="job label of created objects")
+@click.option("--engine", type=HTTP_URL, help="SGLang server or router, for requests that name none")
+@click.option("--allow-engine", type=HTTP_URL, multiple=True, help="further server that requests may name")
+@click.option("--tokenizer", required=True, type=PATH, help="tokenizer folder of the served model")
+@agent_options(agents=[BUILTIN], spec=DEFAULTS)
+@script_option
+@rewrite_option
+@pod_options
+@sandbox_options
+@grading_options("grading-", timeout=1800)
+@cluster_options
+@runs
+async def command(options: Options) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import GoldenRunner, ModelRunner, serve  # needs packages that other commands do not
 
@@ -108,17 +96,19 @@ async def run_server(options: argparse.Namespace) -> int:
     return 0
 
 
-def _access(options: argparse.Namespace) -> ServerAccess:
-    """Raises ArgumentTypeError for an unusable token, and where anyone could use the port without --no-token."""
+def _access(options: Options) -> ServerAccess:
+    """Raises UsageError for an unusable token, and where anyone could use the port without --no-token."""
     from swerl_agent.server import ServerAccess
 
+    if options.token_file is not None and options.no_token:
+        raise click.UsageError("--token-file and --no-token exclude each other")
     if options.token_file is not None:
         return ServerAccess(_read_token(options.token_file))
     if options.host in LOOPBACK:
         return ServerAccess()
     if options.no_token:
         return ServerAccess(hosts=None)
-    raise argparse.ArgumentTypeError(
+    raise click.UsageError(
         f"--host {options.host} without a token: everybody who reaches the port could create Pods; give --token-file,"
         " or --no-token if only the trainer reaches it"
     )
@@ -128,15 +118,13 @@ def _read_token(file: Path) -> str:
     try:
         token = file.read_text().strip()
     except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"--token-file {file} cannot be read: {error}") from error
+        raise click.UsageError(f"--token-file {file} cannot be read: {error}") from error
     if not token:
-        raise argparse.ArgumentTypeError(f"--token-file {file} is empty; write a token into it")
+        raise click.UsageError(f"--token-file {file} is empty; write a token into it")
     return token
 
 
-def _server(
-    options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults, access: ServerAccess
-) -> AgentServer:
+def _server(options: Options, runner: RequestRunner, defaults: RequestDefaults, access: ServerAccess) -> AgentServer:
     from swerl_agent.server import AgentServer, AnswerStore, read_request
 
     name = "golden" if options.run_golden else options.model_name or options.tokenizer.resolve().name
@@ -151,7 +139,7 @@ def _server(
     )
 
 
-def _defaults(options: argparse.Namespace) -> RequestDefaults:
+def _defaults(options: Options) -> RequestDefaults:
     from swerl_agent.server import RequestDefaults
 
     import_request = ImportRequest(

@@ -5,12 +5,13 @@ Guarantee: completed runs are in the output folder, whatever ends the check. A r
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import click
 
 from swerl_agent.grading import Grader
 from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
@@ -21,58 +22,51 @@ from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
 from swerl_agent.tasks.row_files import QUARANTINE
 
-from .options import add_cluster_options, open_client
-from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
-from .task_options import TASKS, add_task_options, chosen_tasks
-from .values import positive
+from .command import Options, runs
+from .options import cluster_options, open_client
+from .output import output_format_option, print_progress, print_result
+from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
+from .task_options import chosen_tasks, paths_argument, task_options
+from .values import PATH, POSITIVE
 
 JOB = "swerl-tasks-check"  # job label of created objects
 RUNS = "runs.jsonl"
 LOGS = "logs"
 
 
-def add_parser(verbs: Any) -> None:
-    """`check`."""
-    parser = verbs.add_parser("check", help="check that each reference fix passes and that the empty patch fails")
-    parser.add_argument("path", type=Path, nargs="+", help=TASKS)
-    parser.add_argument(
-        "--repeat", type=positive, default=1, metavar="N", help="runs of each patch, to find flaky tests (default 1)"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("tasks-check"),
-        help="folder for runs and quarantine (./tasks-check)",
-    )
-    add_task_options(parser)
-    add_cluster_options(parser)
-    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at the same time (default 4)")
-    add_grading_options(parser)
-    add_pod_options(parser)
-    parser.set_defaults(run=check_tasks)
-
-
-async def check_tasks(options: argparse.Namespace) -> int:
+@click.command("check", help="Check that each reference fix passes and that the empty patch fails.")
+@paths_argument
+@click.option("--repeat", type=POSITIVE, default=1, help="runs of each patch, to find flaky tests (default 1)")
+@click.option("--output", type=PATH, default=Path("tasks-check"), help="folder for runs and quarantine (./tasks-check)")
+@task_options
+@jobs_option
+@grading_options()
+@pod_options
+@output_format_option
+@cluster_options
+@runs
+async def check_tasks(options: Options) -> int:
     """Print a line for each task, then the counts. Exit codes: 1 some task is unfit, 3 some task is undecided."""
     tasks = chosen_tasks(options, *options.path)
     refuse_repeated(tasks, where=", ".join(map(str, options.path)))
     journal = ValidationJournal(options.output / RUNS)
     started = time.monotonic()
-    print(f"{'TASK':<40} {'GOLD':<19} {'EMPTY':<19} REMARK")
+    print_progress(options, f"{'TASK':<40} {'GOLD':<19} {'EMPTY':<19} REMARK")
     found: list[TaskValidation] = []
     try:
         await _run(options, tasks, journal, found)
     finally:
         _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
-    return _summary(found, started, options.output)
+    return _summarise(options, found, time.monotonic() - started)
 
 
 async def _run(
-    options: argparse.Namespace, tasks: Sequence[Task], journal: ValidationJournal, found: list[TaskValidation]
+    options: Options, tasks: Sequence[Task], journal: ValidationJournal, found: list[TaskValidation]
 ) -> None:
     def report(checked: TaskValidation) -> None:
         found.append(checked)
-        print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}", flush=True)
+        line = f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}"
+        print_progress(options, line)
 
     settings = grading_settings(options, jobs=options.jobs, cache=False)
     sandbox = pod_settings(options)
@@ -135,13 +129,22 @@ def _finding(checked: TaskValidation) -> str:
     return f"{max(run.seconds for run in checked.of('gold')):.1f} s of tests"
 
 
-def _summary(found: Sequence[TaskValidation], started: float, output: Path) -> int:
+def _summarise(options: Options, found: Sequence[TaskValidation], seconds: float) -> int:
     fit = sum(checked.fit for checked in found)
     undecided = sum(bool(checked.undecided) for checked in found)
-    unfit = len(found) - fit - undecided
-    print(f"{fit} of {len(found)} tasks are fit, in {time.monotonic() - started:.0f} s")
+    unfit, quarantine = len(found) - fit - undecided, options.output / QUARANTINE
+    lines = [f"{fit} of {len(found)} tasks are fit, in {seconds:.0f} s"]
     if unfit:
-        print(f"{unfit} are in quarantine: {output / QUARANTINE}")
+        lines.append(f"{unfit} are in quarantine: {quarantine}")
     if undecided:
-        print(f"{undecided} are undecided because of infrastructure failures; run the same command again to retry them")
+        lines.append(
+            f"{undecided} are undecided because of infrastructure failures; run the same command again to retry them"
+        )
+    counts = {"fit": fit, "unfit": unfit, "undecided": undecided, "quarantine": str(quarantine)}
+    print_result(options, counts | {"tasks": [_document(checked) for checked in found]}, lines)
     return 1 if unfit else 3 if undecided else 0
+
+
+def _document(checked: TaskValidation) -> dict[str, Any]:
+    statuses: dict[str, Any] = {kind: [run.status for run in checked.runs if run.kind == kind] for kind in KINDS}
+    return {"instance_id": checked.task.instance_id, "fit": checked.fit, **statuses, "remark": remark(checked)}

@@ -6,11 +6,11 @@ touched unless all rows are good or --keep-going omits the others.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+
+import click
 
 from swerl_agent.tasks import Purpose, TaskError
 from swerl_agent.tasks.eval_scripts import script_warning
@@ -20,61 +20,70 @@ from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 
-from .task_options import add_rewrite_option, add_script_options, add_source_option, eval_scripts
-from .values import natural
+from .command import Options, runs, together
+from .output import output_format_option, print_result
+from .task_options import eval_scripts, quarantine_option, rewrite_option, script_option, source_option
+from .values import NATURAL, PATH
 
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"
 
 
-def add_parsers(verbs: Any) -> None:
-    """`import` and `export`."""
-    bring = verbs.add_parser("import", help="write tasks of any source as .jsonl for training or evaluation")
-    bring.add_argument("source", nargs="*", default=[DEFAULT_SOURCE], help=f"{SOURCE}; default {DEFAULT_SOURCE}")
-    bring.add_argument("--output", "-o", type=Path, required=True, help="the .jsonl file to write")
-    bring.add_argument("--append", action="store_true", help="add to the file instead of replacing it")
-    bring.add_argument("--purpose", choices=["train", "evaluation"], default="train", help="default train")
-    bring.add_argument("--train-on-benchmark", action="store_true", help="allow training on SWE-bench's test sets")
-    _add_row_options(bring)
-    bring.set_defaults(run=import_tasks)
-    out = verbs.add_parser("export", help="write an evaluation set's ids, images and tasks into a folder")
-    out.add_argument("source", nargs="?", default="verified", help=f"{SOURCE}; default verified")
-    out.add_argument("--output", "-o", type=Path, required=True, help="the folder to write into")
-    out.add_argument("--name", default="verified", help="the tasks go to NAME_eval.jsonl (default verified)")
-    _add_row_options(out)
-    out.set_defaults(run=export_tasks)
+row_options = together(
+    click.option("--config", help="configuration of a Hugging Face data set"),
+    click.option("--split", help="default: test of SWE-bench sets, train of others"),
+    click.option("--revision", help="branch, tag or commit of a Hugging Face data set"),
+    source_option,
+    click.option("--filter", metavar="REGEX", help="only ids that begin with a match"),
+    click.option("--limit", type=NATURAL, default=0, help="only the first N rows (default 0: all)"),
+    quarantine_option,
+    script_option,
+    click.option(
+        "--format", type=click.Choice(["text", "prompt"]), default="text", help="key of the prompt (default text)"
+    ),
+    click.option("--whole-rows", is_flag=True, help="reference fix and tests in the same file"),
+    click.option("--keep-going", is_flag=True, help="leave malformed rows out; exit code 1"),
+    rewrite_option,
+    output_format_option,
+)
 
 
-def _add_row_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", help="configuration of a Hugging Face data set")
-    parser.add_argument("--split", help="default: test of SWE-bench sets, train of others")
-    parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face data set")
-    add_source_option(parser)
-    parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
-    parser.add_argument("--limit", type=natural, default=0, metavar="N", help="only the first N rows (default 0: all)")
-    parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
-    add_script_options(parser)
-    parser.add_argument("--format", choices=["text", "prompt"], default="text", help="key of the prompt (default text)")
-    parser.add_argument("--whole-rows", action="store_true", help="reference fix and tests in the same file")
-    parser.add_argument("--keep-going", action="store_true", help="leave malformed rows out; exit code 1")
-    add_rewrite_option(parser)
-
-
-async def import_tasks(options: argparse.Namespace) -> int:
+@click.command(
+    "import",
+    help="Write tasks of any source as .jsonl for training or evaluation.\n\n"
+    f"SOURCE: {SOURCE}; default {DEFAULT_SOURCE}",
+)
+@click.argument("source", nargs=-1)
+@click.option("--output", type=PATH, required=True, help="the .jsonl file to write")
+@click.option("--append", is_flag=True, help="add to the file instead of replacing it")
+@click.option("--purpose", type=click.Choice(["train", "evaluation"]), default="train", help="default train")
+@click.option("--train-on-benchmark", is_flag=True, help="allow training on SWE-bench's test sets")
+@row_options
+@runs
+async def import_tasks(options: Options) -> int:
     """Write the tasks and say where; 1 when malformed rows were left out."""
-    entries, malformed = _gathered(options, options.source, options.purpose, options.train_on_benchmark)
+    sources = options.source or [DEFAULT_SOURCE]
+    entries, malformed = _gathered(options, sources, options.purpose, options.train_on_benchmark)
     written = write_entries(options.output, entries, _layout(options), append=options.append)
-    return _say(len(entries), written, malformed)
+    return _say(options, len(entries), written, malformed)
 
 
-async def export_tasks(options: argparse.Namespace) -> int:
+@click.command(
+    "export",
+    help=f"Write an evaluation set's ids, images and tasks into a folder.\n\nSOURCE: {SOURCE}; default verified",
+)
+@click.argument("source", default="verified")
+@click.option("--output", type=PATH, required=True, help="the folder to write into")
+@click.option("--name", default="verified", help="the tasks go to NAME_eval.jsonl (default verified)")
+@row_options
+@runs
+async def export_tasks(options: Options) -> int:
     """Write the assets and say where; 1 when malformed rows were left out."""
     entries, malformed = _gathered(options, [options.source], "evaluation", False)
-    return _say(len(entries), export_assets(options.output, options.name, entries, _layout(options)), malformed)
+    written = export_assets(options.output, options.name, entries, _layout(options))
+    return _say(options, len(entries), written, malformed)
 
 
-def _gathered(
-    options: argparse.Namespace, texts: list[str], purpose: Purpose, allowed: bool
-) -> tuple[list[Entry], int]:
+def _gathered(options: Options, texts: Sequence[str], purpose: Purpose, allowed: bool) -> tuple[list[Entry], int]:
     malformed: list[TaskError] = []
 
     request = ImportRequest(
@@ -113,16 +122,17 @@ def _report(faults: Iterable[TaskError]) -> None:
         print(f"swerl: {same[0]}{more}", file=sys.stderr)
 
 
-def _source(options: argparse.Namespace, text: str) -> RowSource:
+def _source(options: Options, text: str) -> RowSource:
     return RowSource(text, options.config, options.split, options.revision, options.data_source)
 
 
-def _layout(options: argparse.Namespace) -> Layout:
+def _layout(options: Options) -> Layout:
     return Layout(options.format, options.whole_rows)
 
 
-def _say(tasks: int, written: list[Path], malformed: int) -> int:
-    print(f"{tasks} tasks: {', '.join(map(str, written))}")
+def _say(options: Options, tasks: int, written: list[Path], malformed: int) -> int:
+    document = {"tasks": tasks, "files": [str(path) for path in written], "malformed_rows": malformed}
+    print_result(options, document, [f"{tasks} tasks: {', '.join(map(str, written))}"])
     if malformed:
         print(f"swerl: {malformed} malformed rows were left out", file=sys.stderr)
     return 1 if malformed else 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+
+import click
 
 from swerl_agent.tasks import Format, Task, TaskError, load_tasks, select
 from swerl_agent.tasks.eval_scripts import scripts_of
@@ -13,54 +14,48 @@ from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.row_files import SUFFIXES
 from swerl_agent.tasks.sources import NAMES, RowSource, is_hub_name
 
-from .values import registry_rewrite
+from .command import Options, together
+from .values import PATH, REGISTRY_REWRITE
 
 TASKS = f"task repository, .jsonl or .parquet file, folder of them, or data set ({', '.join(NAMES)}, owner/name)"
 
 
-def add_task_options(parser: argparse.ArgumentParser) -> None:
-    """Which tasks."""
-    parser.add_argument("--format", choices=["swebench-task-repo", "jsonl"], help="default: jsonl for files")
-    parser.add_argument(
-        "--instances", action="append", default=[], metavar="ID[,ID...]", help="only these ids; repeatable"
-    )
-    parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
-    parser.add_argument("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter")
-    parser.add_argument("--split", help="only tasks of this split")
-    parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
-    add_source_option(parser)
-    add_script_options(parser)
-    add_rewrite_option(parser)
+paths_argument = click.argument("path", type=PATH, nargs=-1, required=True)
+path_argument = click.argument("path", type=PATH)
+source_option = click.option(
+    "--data-source", default="", help="for files whose rows do not name it: decides their images"
+)
+rewrite_option = click.option(
+    "--registry-rewrite",
+    type=REGISTRY_REWRITE,
+    multiple=True,
+    help="rewrite image references; an empty PREFIX matches all; repeatable, the first match counts",
+)
+script_option = click.option(
+    "--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id"
+)
+quarantine_option = click.option(
+    "--quarantine", type=PATH, metavar="FILE", help="leave out the tasks that `check` wrote here"
+)
+task_options = together(
+    click.option("--format", type=click.Choice(["swebench-task-repo", "jsonl"]), help="default: jsonl for files"),
+    click.option("--instances", multiple=True, metavar="ID[,ID...]", help="only these ids; repeatable"),
+    click.option("--filter", metavar="REGEX", help="only ids that begin with a match"),
+    click.option("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter"),
+    click.option("--split", help="only tasks of this split"),
+    quarantine_option,
+    source_option,
+    script_option,
+    rewrite_option,
+)
 
 
-def add_source_option(parser: argparse.ArgumentParser) -> None:
-    """Which data set the rows of files are of."""
-    parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
-
-
-def add_rewrite_option(parser: argparse.ArgumentParser) -> None:
-    """Where images come from instead."""
-    parser.add_argument(
-        "--registry-rewrite",
-        metavar="PREFIX=REPLACEMENT",
-        type=registry_rewrite,
-        action="append",
-        default=[],
-        help="rewrite image references; an empty PREFIX matches all; repeatable, the first match counts",
-    )
-
-
-def add_script_options(parser: argparse.ArgumentParser) -> None:
-    """Where rows without an eval script have theirs from."""
-    parser.add_argument("--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id")
-
-
-def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
+def eval_scripts(options: Options) -> dict[str, str]:
     """Those of --eval-scripts, by id; raises TaskError."""
     return scripts_of(RowSource(options.eval_scripts)) if options.eval_scripts else {}
 
 
-def chosen_tasks(options: argparse.Namespace, *paths: Path, shuffle: bool = False, seed: int = 0) -> list[Task]:
+def chosen_tasks(options: Options, *paths: Path, shuffle: bool = False, seed: int = 0) -> list[Task]:
     """The tasks at `paths`, each a place on this machine or a data set's name, that the options choose.
 
     Raises TaskError, also for an id of --instances that is not there.
@@ -75,12 +70,12 @@ def chosen_tasks(options: argparse.Namespace, *paths: Path, shuffle: bool = Fals
     return select(tasks, filter=options.filter, slice=options.slice, shuffle=shuffle, seed=seed)
 
 
-def known_ids(options: argparse.Namespace, *paths: Path) -> set[str]:
+def known_ids(options: Options, *paths: Path) -> set[str]:
     """Ids of all tasks at `paths`, chosen or not; raises TaskError."""
     return {task.instance_id for path in paths for task in _tasks_at(options, path)}
 
 
-def _tasks_at(options: argparse.Namespace, path: Path) -> list[Task]:
+def _tasks_at(options: Options, path: Path) -> list[Task]:
     exclude = read_quarantine(options.quarantine) if options.quarantine else set()
     if is_hub_name(str(path)):
         return [task for task in _downloaded(options, str(path)) if task.instance_id not in exclude]
@@ -97,7 +92,7 @@ def _tasks_at(options: argparse.Namespace, path: Path) -> list[Task]:
     )
 
 
-def _downloaded(options: argparse.Namespace, name: str) -> list[Task]:
+def _downloaded(options: Options, name: str) -> list[Task]:
     malformed: list[TaskError] = []
     request = ImportRequest(
         purpose="evaluation", scripts=eval_scripts(options), registry_rewrite=options.registry_rewrite

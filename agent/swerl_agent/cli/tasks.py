@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from typing import Any
 
-from . import task_check, task_import
-from .task_options import TASKS, add_task_options, chosen_tasks
+from swerl_agent.tasks import Task
 
+from .command import Group, Options, runs
+from .output import output_option, print_result
+from .task_options import chosen_tasks, paths_argument, task_options
 
-def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`import`, `export`, `list`, `images` and `check`."""
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    task_import.add_parsers(verbs)
-    listing = verbs.add_parser("list", help="show the tasks of a set")
-    listing.add_argument("path", type=Path, nargs="+", help=TASKS)
-    add_task_options(listing)
-    listing.set_defaults(run=list_tasks)
-    images = verbs.add_parser("images", help="print the images of a set, one a line, as a SweImageSet reads them")
-    images.add_argument("path", type=Path, nargs="+", help=TASKS)
-    add_task_options(images)
-    images.set_defaults(run=list_images)
-    task_check.add_parser(verbs)
+command = Group(
+    "tasks",
+    help="List, import and check task sets.",
+    members={
+        "import": (".task_import:import_tasks", "write tasks of any source as .jsonl for training or evaluation"),
+        "export": (".task_import:export_tasks", "write an evaluation set's ids, images and tasks into a folder"),
+        "check": (".task_check:check_tasks", "check that each reference fix passes and that the empty patch fails"),
+    },
+)
 
 
-async def list_tasks(options: argparse.Namespace) -> int:
+@command.command("list", help="show the tasks of a set")
+@paths_argument
+@task_options
+@output_option
+@runs
+async def list_tasks(options: Options) -> int:
     """Print id, tests and image of every task."""
-    for task in chosen_tasks(options, *options.path):
-        ground_truth = task.ground_truth
-        counts = f"{len(ground_truth.fail_to_pass)}+{len(ground_truth.pass_to_pass)}"
-        print(f"{task.instance_id:<40} {counts:>9}  {task.image}")
+    tasks = chosen_tasks(options, *options.path)
+    print_result(options, [_document(task) for task in tasks], map(_line, tasks))
     return 0
 
 
-async def list_images(options: argparse.Namespace) -> int:
+def _document(task: Task) -> dict[str, Any]:
+    truth = task.ground_truth
+    counts = {"fail_to_pass": len(truth.fail_to_pass), "pass_to_pass": len(truth.pass_to_pass)}
+    return {"instance_id": task.instance_id, **counts, "image": task.image}
+
+
+def _line(task: Task) -> str:
+    counts = f"{len(task.ground_truth.fail_to_pass)}+{len(task.ground_truth.pass_to_pass)}"
+    return f"{task.instance_id:<40} {counts:>9}  {task.image}"
+
+
+@command.command("images", help="print the images of a set, one a line, as a SweImageSet reads them")
+@paths_argument
+@task_options
+@output_option
+@runs
+async def list_images(options: Options) -> int:
     """Print every image once, sorted."""
-    print(*sorted({task.image for task in chosen_tasks(options, *options.path)}), sep="\n")
+    images = sorted({task.image for task in chosen_tasks(options, *options.path)})
+    print_result(options, images, images)
     return 0

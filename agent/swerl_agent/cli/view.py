@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from swerl_api.addresses import LOOPBACK
 
+from .command import Options, runs
 from .signals import stop_event
-from .values import natural
+from .values import PATH, PORT
 
 if TYPE_CHECKING:
     from swerl_agent.console import EpisodeIndex
 
-PORT = 8765
+DEFAULT_PORT = 8765
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The command has no verbs."""
-    parser.add_argument("folder", type=Path, help="folder of a job or an evaluation, or a folder that contains some")
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
-    parser.add_argument("--port", type=natural, default=PORT, help=f"port; 0: a free one (default {PORT})")
-    parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="another name that browsers reach it by"
-    )
-    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help="tokenizer folder, to show tokens as text")
-    parser.add_argument(
-        "--show-gold",
-        type=Path,
-        metavar="TASKS",
-        help="task repository or JSONL file: show its fixes and tests",
-    )
-    parser.add_argument("--index", type=Path, metavar="FILE", help="file of the index (default: in the folder)")
-    parser.set_defaults(run=view)
-
-
-async def view(options: argparse.Namespace) -> int:
+@click.command("view", help="Show jobs, evaluations and trajectories in the browser.")
+@click.argument("folder", type=PATH)
+@click.option("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
+@click.option("--port", type=PORT, default=DEFAULT_PORT, help=f"port; 0: a free one (default {DEFAULT_PORT})")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="another name that browsers reach it by")
+@click.option("--tokenizer", type=PATH, metavar="FOLDER", help="tokenizer folder, to show tokens as text")
+@click.option("--show-gold", type=PATH, metavar="TASKS", help="task repository or JSONL file: show its fixes and tests")
+@click.option("--index", type=PATH, metavar="FILE", help="file of the index (default: in the folder)")
+@runs
+async def command(options: Options) -> int:
     """Serve until a signal; 0."""
     from swerl_agent.console import (  # needs packages that other commands do not
         ConsoleAccess,
@@ -52,7 +43,7 @@ async def view(options: argparse.Namespace) -> int:
 
     root: Path = options.folder
     if not root.is_dir():
-        raise argparse.ArgumentTypeError(f"{root} is no folder; name the output folder of a job or an evaluation")
+        raise click.UsageError(f"{root} is no folder; name the output folder of a job or an evaluation")
     token = "" if options.host in LOOPBACK else secrets.token_urlsafe(24)
     access = ConsoleAccess(options.host, token, frozenset(name.lower() for name in options.allow_host))
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
@@ -77,9 +68,7 @@ def _open_index(root: Path, named: Path | None) -> EpisodeIndex:
     try:
         return EpisodeIndex(root, path)
     except (OSError, sqlite3.Error) as error:
-        raise argparse.ArgumentTypeError(
-            f"{path}: the index cannot be written: {error}; name another --index"
-        ) from error
+        raise click.UsageError(f"{path}: the index cannot be written: {error}; name another --index") from error
 
 
 def _decoder(folder: Path | None) -> Callable[[int], str] | None:

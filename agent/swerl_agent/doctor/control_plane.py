@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from swerl_api.base import RELEASE, VERSION
+from swerl_api.base import VERSION
 from swerl_api.crd import KINDS, crd
+
+from swerl_agent import RELEASE
 
 from .finding import Finding
 

@@ -6,7 +6,6 @@ names the test that runs such a command. `<!-- needs: network -->` above a block
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import shlex
@@ -16,9 +15,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 import yaml
-from swerl_agent.cli import parser
+from swerl_agent.cli import parse, root
 
 from .pages import ROOT, Block, blocks, inline, name, pages
 
@@ -129,7 +129,7 @@ def check(words: list[str], block: Block) -> None:
         words.pop(0)
     check_module(words)
     if words[0] == "swerl":
-        parser().parse_args(words[1:])
+        parse(words[1:])
     if not block.needs:
         command = " ".join(words)
         prefix = max((begin for begin in RUN_BY if command.startswith(begin)), key=len, default=None)
@@ -149,20 +149,15 @@ def check_module(words: list[str]) -> None:
         places = [ROOT / folder / path for folder in (".", "agent", "trainer", "operator", "crds")]
         assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), f"no module {words[2]}"
     elif words[0] == "swerl":
-        verbs = parser()
+        verbs: click.Command = root
         for word in words[1:3]:
-            choices = subcommands(verbs)
-            if not choices or word.startswith("-"):
+            if not isinstance(verbs, click.Group) or word.startswith("-"):
                 break
-            assert word in choices, f"no such command: {shlex.join(words)}"
-            verbs = choices[word]
+            found = verbs.get_command(click.Context(verbs), word)
+            assert found, f"no such command: {shlex.join(words)}"
+            verbs = found
     elif words[:3] == ["kubectl", "apply", "-f"]:
         assert (ROOT / words[3]).is_file(), f"no file {words[3]}"
-
-
-def subcommands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    found = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
 
 
 @cache

@@ -122,8 +122,8 @@ def test_json_has_one_object_per_trajectory(tmp_path: Path, capsys: pytest.Captu
         "o__r-2",
         messages=[{"role": "assistant", "content": fenced}, {"role": "user", "content": "git reflog"}],
     )
-    assert main(["trajectories", "audit", "--json", str(tmp_path)]) == 1
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["trajectories", "audit", "-o", "json", str(tmp_path)]) == 1
+    rows = json.loads(capsys.readouterr().out)
     found = [[finding["rule"] for finding in row["findings"]] for row in rows]
     assert found == [["package-download"], ["network"]]
     assert rows[0]["commands"] == 1
@@ -153,8 +153,8 @@ RESPONSES = {
 @pytest.mark.parametrize("name", RESPONSES)
 def test_trajectories_of_others_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     (tmp_path / f"{name}.traj").write_text(json.dumps(RESPONSES[name]))
-    assert main(["trajectories", "audit", "--json", str(tmp_path)]) == 1
-    (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["trajectories", "audit", "-o", "json", str(tmp_path)]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
     assert (row["instance_id"], [finding["rule"] for finding in row["findings"]]) == (name, ["git-reflog"])
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from swerl_agent.cli import main, parser
+from swerl_agent.cli import main, parse
 from swerl_agent.cli.former_names import COMMANDS
 from swerl_agent.cli.pod_options import grading_settings, pod_settings, sandbox_settings
 from swerl_agent.grading import Verdict
@@ -119,11 +119,11 @@ PODS = ["--workdir", "/src", "--runtime-class", "gvisor", "--pull-secret", "hub"
 
 
 def test_pods_of_an_evaluation_are_options() -> None:
-    plain = parser().parse_args(RUN)
+    plain = parse(RUN)
     assert sandbox_settings(plain).resources.limits["memory"] == "4Gi"
     assert grading_settings(plain, "grading_", jobs=4).contrast == "always"
     arguments = ["--sandbox-memory", "8Gi", "--grading-cpu", "2", "--grading-timeout", "60", "--contrast", "never"]
-    options = parser().parse_args([*RUN, *PODS, *arguments])
+    options = parse([*RUN, *PODS, *arguments])
     sandbox, grading = sandbox_settings(options), grading_settings(options, "grading_", jobs=4)
     assert (sandbox.workdir, sandbox.runtime_class_name, sandbox.pull_secrets) == ("/src", "gvisor", ["hub"])
     assert (sandbox.node_selector, sandbox.resources.requests["memory"]) == ({"pool": "a"}, "8Gi")
@@ -133,7 +133,7 @@ def test_pods_of_an_evaluation_are_options() -> None:
 
 @pytest.mark.parametrize("command", [["grade", "p.json", "--tasks", "t"], ["tasks", "check", "t"]])
 def test_pods_of_gradings_are_options(command: list[str]) -> None:
-    options = parser().parse_args([*command, *PODS, "--contrast", "never", "--timeout", "60"])
+    options = parse([*command, *PODS, "--contrast", "never", "--timeout", "60"])
     assert pod_settings(options).pull_secrets == ["hub"]
     assert grading_settings(options, jobs=2).timeout_seconds == 60
 
@@ -147,27 +147,27 @@ def test_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cpu", "lots"], "argument --cpu: 'lots' is not a Kubernetes quantity above 0, such as 500m or 2Gi"),
-        (["--memory", "-1"], "argument --memory: '-1' is not a Kubernetes quantity above 0"),
-        (["--memory", "0Gi"], "argument --memory: '0Gi' is not a Kubernetes quantity above 0"),
-        (["--timeout", "-3"], "argument --timeout: -3 is not positive"),
-        (["--jobs", "x"], "argument --jobs/-j: invalid positive value: 'x'"),
-        (["--contrast", "perhaps"], "argument --contrast: invalid choice: 'perhaps'"),
+        (
+            ["--cpu", "lots"],
+            "'--cpu': 'lots' is not a Kubernetes quantity above 0, such as 500m or 2Gi",
+        ),
+        (["--memory", "-1"], "Invalid value for '--memory': '-1' is not a Kubernetes quantity above 0"),
+        (["--memory", "0Gi"], "Invalid value for '--memory': '0Gi' is not a Kubernetes quantity above 0"),
+        (["--timeout", "-3"], "Invalid value for '--timeout': -3 is not positive"),
+        (["--jobs", "x"], "Invalid value for '--jobs' / '-j': 'x' is not a whole number"),
+        (["--contrast", "perhaps"], "Invalid value for '--contrast': 'perhaps' is not one of"),
     ],
 )
 def test_value_out_of_range_is_wrong_usage_in_one_line(
     options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["grade", "p.json", "--tasks", "t", *options])
+    assert main(["grade", "p.json", "--tasks", "t", *options]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 2 and message in line and line.startswith("swerl grade: ")
+    assert message in line and line.startswith("swerl grade: ")
 
 
 def test_amount_of_a_sandbox_is_checked() -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*RUN, "--sandbox-cpu", "2 cores"])
-    assert ended.value.code == 2
+    assert main([*RUN, "--sandbox-cpu", "2 cores"]) == 2
 
 
 def test_rows_as_their_data_set_has_them_are_graded_without_an_import(tmp_path: Path, graded: list[Any]) -> None:
@@ -203,7 +203,6 @@ def test_options_of_other_programs_are_answered_with_the_own_ones(capsys: pytest
 
 def test_mapped_options_of_other_programs_are_no_own_options(capsys: pytest.CaptureFixture[str]) -> None:
     for command, names in COMMANDS.items():
-        with pytest.raises(SystemExit):
-            main([*command, "--help"])
+        assert main([*command, "--help"]) == 0
         columns = capsys.readouterr().out.replace(",", " ").split()
         assert not set(names) & set(columns)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from swerl_agent.cli import main, parser
+from swerl_agent.cli import main, parse
 from swerl_agent.cli.options import agent_spec
 from swerl_agent.cli.pod_options import sandbox_settings
 from swerl_agent.episode import Episode, EpisodeRequest, GradedEpisode, PromptError, agent_protocol
@@ -96,7 +96,7 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *CHAT], "--api chat-completions needs --model"),
         (
             ["eval", "run", "{tasks}", "--output", "{tasks}.out", "--top-p", "2", *ENGINE],
-            "invalid sample options: top_p",
+            "2 is not from 0 to 1",
         ),
     ],
 )
@@ -189,7 +189,7 @@ LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-l
 def test_limits_are_options_and_the_sandbox_outlives_the_episode(
     arguments: list[str], expected: tuple[int, ...]
 ) -> None:
-    options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *arguments])
+    options = parse(["episode", "run", "tasks", "--task", "t", *ENGINE, *arguments])
     spec, sandbox = agent_spec(options), sandbox_settings(options)
     protocol = agent_protocol(spec)
     assert expected == (
@@ -204,16 +204,16 @@ def test_limits_are_options_and_the_sandbox_outlives_the_episode(
 
 def test_context_policy_is_an_option_of_the_builtin_agent() -> None:
     command = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    assert agent_spec(parser().parse_args(command)).context_policy == "omit"
-    options = parser().parse_args([*command, "--context-policy", "stop"])
+    assert agent_spec(parse(command)).context_policy == "omit"
+    options = parse([*command, "--context-policy", "stop"])
     assert agent_spec(options).context_policy == "stop"
     with pytest.raises(PromptError, match="--context-policy needs --agent builtin"):
-        agent_spec(parser().parse_args([*command, *MINI, "--context-policy", "stop"]))
+        agent_spec(parse([*command, *MINI, "--context-policy", "stop"]))
 
 
 def test_truncation_limits_are_options() -> None:
     command = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    spec = agent_spec(parser().parse_args(command))
+    spec = agent_spec(parse(command))
     assert (spec.head_ratio, spec.observation) == (AgentSpec().head_ratio, AgentSpec().observation)
     observation_options = [
         "--observation-max-chars",
@@ -223,7 +223,7 @@ def test_truncation_limits_are_options() -> None:
         "--observation-tail-chars",
         "90",
     ]
-    spec = agent_spec(parser().parse_args([*command, "--head-ratio", "0.5", *observation_options]))
+    spec = agent_spec(parse([*command, "--head-ratio", "0.5", *observation_options]))
     assert (spec.head_ratio, spec.observation) == (0.5, ObservationSpec(max_chars=100, head_chars=0, tail_chars=90))
 
 
@@ -231,8 +231,7 @@ def test_truncation_limits_are_options() -> None:
     "options", [["--head-ratio", "1.1"], ["--observation-tail-chars", "-1"], ["--observation-max-chars", "0"]]
 )
 def test_ratios_and_lengths_out_of_range_are_usage_errors(options: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *options])
+    assert main(["episode", "run", "tasks", "--task", "t", *ENGINE, *options]) == 2
 
 
 @pytest.mark.parametrize(
@@ -281,5 +280,4 @@ def test_evaluation_stores_verdicts_with_its_results(
 
 
 def test_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:
-    with pytest.raises(SystemExit):
-        main(["tasks", "list", str(tasks), "--registry-rewrite", "nothing"])
+    assert main(["tasks", "list", str(tasks), "--registry-rewrite", "nothing"]) == 2

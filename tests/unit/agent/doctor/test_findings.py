@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from swerl_agent import RELEASE
 from swerl_agent.doctor import Finding
 from swerl_agent.doctor.control_plane import definitions, fairness, kuberay, kubernetes_version, operators
 from swerl_agent.doctor.namespace import claims, quotas, selects, storage_classes
 from swerl_agent.doctor.nodes import architectures, gpus
 from swerl_agent.doctor.probe import ProbeSettings, dns, not_started
 from swerl_agent.doctor.registries import allowances
-from swerl_api.base import RELEASE
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[4]

@@ -9,9 +9,12 @@ import sys
 import pytest
 
 PROGRAM = """
-import argparse, asyncio, sys
+import asyncio, sys
 from swerl_agent import cli
+from swerl_agent.cli.command import runs
 
+@cli.root.command("work")
+@runs
 async def work(options):
     print("begun", flush=True)
     try:
@@ -19,10 +22,7 @@ async def work(options):
     finally:
         print("written", flush=True)
 
-command = argparse.ArgumentParser()
-command.set_defaults(run=work)
-cli.parser = lambda: command
-sys.exit(cli.main([]))
+sys.exit(cli.main(["work"]))
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
-from swerl_agent.cli import parser
+from swerl_agent.cli import parse
 from swerl_agent.cli.model import chosen_agent
 from swerl_agent.episode import PROTOCOLS, EngineError, Episode, EpisodeRequest, HFTokenizer, PromptError, agent_metrics
 from swerl_agent.gateway import Gateway
@@ -244,7 +244,7 @@ def test_configuration_that_is_none_is_refused(config: str) -> None:
 async def test_command_line_opens_a_shell(tmp_path: Path) -> None:
     arguments = ["eval", "run", "tasks", "--output", "out", "--engine", "http://127.0.0.1:9", "--step-limit", "7"]
     folder = make_tokenizer(tmp_path, TOOL_TEMPLATE)
-    options = parser().parse_args([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])
+    options = parse([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])
     async with chosen_agent(options, None) as agent:
         assert isinstance(agent, MiniSweAgentEpisodes)
         assert (agent.spec.protocol, agent.spec.step_limit, agent.agent.tools) == (TOOLS, 7, True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
+import click
 import pytest
-from swerl_agent.cli import main, parser
+from swerl_agent.cli import main, parse
 from swerl_agent.cli.serve import _access
 from swerl_agent.server import RequestDefaults, ServerAccess
 from swerl_agent.server.access import _is_token
@@ -59,7 +59,7 @@ async def test_engine_must_be_one_of_the_servers(serving: Serving, runner: FakeR
 
 
 def access(*words: str) -> ServerAccess:
-    return _access(parser().parse_args(["serve", "--tokenizer", "t", *words]))
+    return _access(parse(["serve", "--tokenizer", "t", *words]))
 
 
 def test_other_addresses_need_a_token_or_leave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,17 +70,17 @@ def test_other_addresses_need_a_token_or_leave(tmp_path: Path, capsys: pytest.Ca
     assert access("--host", "0.0.0.0", "--no-token") == ServerAccess(hosts=None)
     assert main(["serve", "--tokenizer", "t", "--host", "0.0.0.0"]) == 2
     assert "give --token-file, or --no-token" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
+    with pytest.raises(click.UsageError, match="exclude each other"):
         access("--no-token", "--token-file", str(token))
     token.write_text(" \n")
-    with pytest.raises(argparse.ArgumentTypeError, match="is empty"):
+    with pytest.raises(click.UsageError, match="is empty"):
         access("--token-file", str(token))
-    with pytest.raises(argparse.ArgumentTypeError, match="cannot be read"):
+    with pytest.raises(click.UsageError, match="cannot be read"):
         access("--token-file", str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize("option", ["--engine", "--allow-engine"])
 @pytest.mark.parametrize("url", ["router:30000", "router", "http://", ""])
 def test_engine_without_scheme_or_host_is_wrong_usage(option: str, url: str) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parser().parse_args(["serve", "--tokenizer", "t", option, url])
+    with pytest.raises(click.UsageError, match=r"no scheme|with scheme and host"):
+        parse(["serve", "--tokenizer", "t", option, url])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_agent.cli import parser
+from swerl_agent.cli import parse
 from swerl_agent.cli.pod_options import sandbox_settings
 from swerl_agent.grading.manifests import grading_job
 from swerl_agent.grading.pods import PodState
@@ -42,7 +42,7 @@ def sandbox_spec(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
         return SweEvalSpec.model_validate(EVALUATION | {"sandbox": sandbox}).sandbox
     pull = ["--pull", "never"] if sandbox else []
     command = ["eval", "run", "tasks", "--output", "o", "--engine", "http://e", "--tokenizer", "t", *pull]
-    return sandbox_settings(parser().parse_args(command))
+    return sandbox_settings(parse(command))
 
 
 @pytest.mark.parametrize("kind", ["SweRLJob", "SweEval", "swerl eval run"])
