@@ -22,6 +22,7 @@ import aiohttp
 from .cluster_config import ClusterConfig
 from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
 from .retry_after import LONGEST_WAIT, next_wait
+from .silence import SilenceNotice
 
 Json = dict[str, Any]
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
@@ -56,6 +57,7 @@ class Transport:
         self._observer = observer
         self._http: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(self.options.connections) if self.options.connections else nullcontext()
+        self._silence = SilenceNotice(config.server)
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -85,6 +87,7 @@ class Transport:
     ) -> None:
         while self._closing:
             await self._closing.pop()()
+        self._silence.stop()
         if self._http is not None:
             await self._http.close()
             self._http = None
@@ -191,6 +194,7 @@ class Transport:
     ) -> bytes:
         headers = await self.headers() | ({"Content-Type": content_type} if content_type else {})
         started, status, request = time.monotonic(), None, f"{method} {path}"
+        self._silence.request_sent(request)
         try:
             async with (
                 asyncio.timeout(self.options.call_timeout),
@@ -199,6 +203,7 @@ class Transport:
                     method, self.server + path, params=query, data=data, headers=headers, timeout=NO_TIMEOUT
                 ) as answer,
             ):
+                self._silence.answered()
                 content, status = await answer.read(), answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{request}: {self.server}: {type(error).__name__}: {error}") from error

@@ -7,6 +7,7 @@ infrastructure failed; 130 after Ctrl-C; 143 after SIGTERM. Both signals shut do
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -66,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found := former_names(given):
         print(*(f"swerl: {line}" for line in found), sep="\n", file=sys.stderr)
         return 2
+    kept = ""
     try:
         invocation = _parsed(given)
+        kept = invocation.kept if isinstance(invocation, Invocation) else ""
         return asyncio.run(_to_its_end(invocation)) if isinstance(invocation, Invocation) else invocation
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -76,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_wrong_usage(error), file=sys.stderr)
         return 2
     except asyncio.CancelledError:
-        print("swerl: ended by SIGTERM; results so far are kept: run the same command again", file=sys.stderr)
+        print(f"swerl: ended by SIGTERM; {kept or 'nothing is kept'}", file=sys.stderr)
         return 143
     except KeyboardInterrupt:
         return 130
@@ -88,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if (code := exit_code(error)) is None:
             raise
-        print(f"swerl: {message(error)}", file=sys.stderr)
+        print(f"swerl: {message(error, kept)}", file=sys.stderr)
         return code
 
 
@@ -107,6 +110,8 @@ def _wrong_usage(error: click.UsageError) -> str:
 
 
 async def _to_its_end(invocation: Invocation) -> int:
+    logging.basicConfig(format="swerl: %(message)s")
+    logging.getLogger("swerl_agent.sandbox.waits").setLevel(logging.DEBUG)
     task = asyncio.current_task()
     assert task is not None
     if threading.current_thread() is threading.main_thread():  # Python lets no other one handle signals

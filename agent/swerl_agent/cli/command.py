@@ -25,14 +25,24 @@ class Options(SimpleNamespace):
 
 @dataclass(frozen=True)
 class Invocation:
-    """A parsed command line: what runs, and its options."""
+    """A parsed command line: what runs, its options, and what is kept when a signal or the disk ends it."""
 
     work: Callable[[Options], Awaitable[int]]
     options: Options
+    kept: str = ""
 
 
 def runs(work: Callable[[Options], Awaitable[int]]) -> Callable[..., Invocation]:
     """The callback of a click command that runs `work`, which returns the exit code."""
+    return _callback(work, "")
+
+
+def keeps(what: str) -> Callable[[Callable[[Options], Awaitable[int]]], Callable[..., Invocation]]:
+    """As `runs`, for a command that says `what` it keeps when a signal or a full disk ends it."""
+    return functools.partial(_callback, kept=what)
+
+
+def _callback(work: Callable[[Options], Awaitable[int]], kept: str) -> Callable[..., Invocation]:
 
     @functools.wraps(work)
     def callback(**parameters: Any) -> Invocation:
@@ -40,9 +50,12 @@ def runs(work: Callable[[Options], Awaitable[int]]) -> Callable[..., Invocation]
             from swerl_kube import KubeContext  # needs packages that `--help` does not
 
             parameters["kubeconfig"] = KubeContext(parameters["kubeconfig"], parameters["context"])
-        return Invocation(work, Options(**parameters))
+        return Invocation(work, Options(**parameters), kept)
 
     return callback
+
+
+resumes = keeps("results so far are kept: run the same command again")
 
 
 class Decorator(Protocol):

@@ -13,7 +13,7 @@ from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
-from .command import Group, Options, runs
+from .command import Group, Options, keeps
 from .model import check_model_options, chosen_agent, model_name, model_options
 from .options import (
     agent_options,
@@ -51,7 +51,7 @@ command = Group("episode", help="Run and grade one episode.")
 @grading_options("grading-")
 @output_format_option
 @cluster_options
-@runs
+@keeps("artifacts of the episode so far are in the folder of --output")
 async def run_one(options: Options) -> int:
     """Run and grade; 0 when the task is resolved, 2 when a template fails, 3 when infrastructure fails, else 1."""
     check_model_options(options)

@@ -34,10 +34,10 @@ def exit_code(error: Exception) -> int | None:
     return 3 if isinstance(error, (*INFRASTRUCTURE_ERRORS, OSError)) else None
 
 
-def message(error: Exception) -> str:
+def message(error: Exception, kept: str) -> str:
     """What ended the command, without its traceback."""
     if isinstance(error, USAGE_ERRORS):
         return str(error)
     if isinstance(error, INFRASTRUCTURE_ERRORS):
         return f"{type(error).__name__}: {error}"
-    return f"{error}; results so far are kept: run the same command again"
+    return f"{error}; {kept}" if kept else str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard_slice
 
-from .command import Group, Options, runs
+from .command import Group, Options, resumes, runs
+from .folders import new_folder
 from .model import CHAT, check_model_options, chosen_agent, model_name, model_options
 from .options import (
     agent_options,
@@ -103,7 +105,7 @@ command = Group(
 @grading_options("grading-")
 @output_format_option
 @cluster_options
-@runs
+@resumes
 async def run_evaluation(options: Options) -> int:
     """0 when every sample has a result, 1 when infrastructure or a template ended some."""
     check_model_options(options)
@@ -113,12 +115,14 @@ async def run_evaluation(options: Options) -> int:
     settings = _settings(options, prompts)
     must_match = () if options.redo == "all" else MUST_MATCH
     check_settings(options.output, read_settings(options.output), settings, must_match)
-    options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
     metadata = sample_metadata(settings["model"], options.engine, agent_spec(options))
     grading = grading_settings(options, "grading_", jobs=options.workers)
-    async with chosen_agent(options, prompts) as agent, open_client(options) as client:
-        write_settings(options.output, settings, must_match=must_match)  # a refusing endpoint creates no folder
+    async with AsyncExitStack() as stack:
+        with new_folder(options.output):
+            agent = await stack.enter_async_context(chosen_agent(options, prompts))
+            client = await stack.enter_async_context(open_client(options))
+        write_settings(options.output, settings, must_match=must_match)
         redo = Redo(options.output)
         redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(spec.samples)}, options.redo)
         summary_writer = SummaryWriter(options.output, records, settings)

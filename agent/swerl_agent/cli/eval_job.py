@@ -10,7 +10,7 @@ from swerl_api import EvaluationFile, names
 
 from swerl_agent.evaluation.shard import Shard, merge_shards, run_shard
 
-from .command import Options, require_one, runs
+from .command import Options, require_one, resumes
 from .options import cluster_options, open_client
 from .values import PART, PATH
 
@@ -25,7 +25,7 @@ from .values import PART, PATH
 @click.option("--shard", type=PART, help="run the samples of shard I (from 0) of N")
 @click.option("--merge", is_flag=True, help="merge the results of all shards")
 @cluster_options
-@runs
+@resumes
 async def run_job(options: Options) -> int:
     """0 when every sample has a result or a prompt that does not render, 1 when infrastructure ended some."""
     require_one(options, shard="--shard", merge="--merge")

@@ -18,7 +18,7 @@ from swerl_agent.grading.saved_logs import SavedRun, saved_runs, verdict_again
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
-from .command import Options, require_one, runs
+from .command import Options, require_one, resumes
 from .options import cluster_options, open_client
 from .output import output_format_option, print_progress, print_result
 from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
@@ -54,7 +54,7 @@ JOB = "swerl-grade"  # job label of created objects
 @pod_options
 @output_format_option
 @cluster_options
-@runs
+@resumes
 async def command(options: Options) -> int:
     """Print a line for each verdict, then the counts.
 

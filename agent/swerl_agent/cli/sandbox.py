@@ -17,7 +17,7 @@ from swerl_kube import KubeClient, NotFound
 from swerl_agent.sandbox import CommandResult, Sandbox
 from swerl_agent.sandbox.terminal import attach
 
-from .command import Group, Options, require_one, runs, together
+from .command import Group, Options, keeps, require_one, runs, together
 from .options import cluster_options, open_client
 from .output import is_json, output_option, print_result
 from .pod_options import PULL_POLICIES, egress_option, pull_option
@@ -46,11 +46,11 @@ new_sandbox_options = together(
     short_help="run one command in a new sandbox",
 )
 @click.argument("image")
-@click.argument("words", metavar="COMMAND", nargs=-1, required=True)
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True)
 @click.option("--timeout", type=SECONDS, default=600.0, help="time for the command (default 600)")
 @output_option
 @new_sandbox_options
-@runs
+@keeps("the command was stopped and its sandbox is deleted")
 async def run_command(options: Options) -> int:
     """Print the command's output; its exit code, 124 after a timeout."""
     async with open_client(options) as client, AsyncExitStack() as stack:

@@ -22,7 +22,7 @@ from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
 from swerl_agent.tasks.row_files import QUARANTINE
 
-from .command import Options, runs
+from .command import Options, resumes
 from .options import cluster_options, open_client
 from .output import output_format_option, print_progress, print_result
 from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
@@ -44,7 +44,7 @@ LOGS = "logs"
 @pod_options
 @output_format_option
 @cluster_options
-@runs
+@resumes
 async def check_tasks(options: Options) -> int:
     """Print a line for each task, then the counts. Exit codes: 1 some task is unfit, 3 some task is undecided."""
     tasks = chosen_tasks(options, *options.path)
@@ -56,7 +56,8 @@ async def check_tasks(options: Options) -> int:
     try:
         await _run(options, tasks, journal, found)
     finally:
-        _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
+        if found or options.output.exists():  # a cluster that refuses leaves no folder behind
+            _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
     return _summarise(options, found, time.monotonic() - started)
 
 

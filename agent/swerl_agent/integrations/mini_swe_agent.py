@@ -15,6 +15,7 @@ sandboxes instead of Docker, for its runners that choose the image themselves (`
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import platform
@@ -65,6 +66,8 @@ class SandboxEnvironmentConfig(BaseModel):
     """Default: $KUBECONFIG, the Pod's service account, ~/.kube/config."""
     sandbox: dict[str, Any] = Field(default_factory=dict)
     """Further fields of a SweSandbox: egress, resources, lifetimeSeconds, runtimeClassName, ..."""
+    isolate_network: bool | None = None
+    """True: no network, as by default; False: the cluster's network. `egress` of `sandbox` has precedence."""
     executable: str = "docker"
     """Docker's; ignored, as are the next two."""
     pull_timeout: int = 120
@@ -85,9 +88,11 @@ class SandboxEnvironmentConfig(BaseModel):
         return text
 
     def sandbox_options(self) -> dict[str, Any]:
-        """`sandbox` with the lifetime."""
+        """`sandbox` with lifetime and network."""
         given = {"lifetimeSeconds", "lifetime_seconds"} & self.sandbox.keys()
-        return self.sandbox | ({} if given else {"lifetime_seconds": seconds_of(self.container_timeout)})
+        lifetime = {} if given else {"lifetime_seconds": seconds_of(self.container_timeout)}
+        network = {} if self.isolate_network is None else {"egress": "none" if self.isolate_network else "allow"}
+        return network | self.sandbox | lifetime
 
 
 class SandboxEnvironment:
@@ -96,9 +101,16 @@ class SandboxEnvironment:
     _claim: blocking.BlockingClaim | None = None
 
     def __init__(
-        self, *, config_class: type[SandboxEnvironmentConfig] = SandboxEnvironmentConfig, **fields: Any
+        self,
+        *,
+        config_class: type[SandboxEnvironmentConfig] = SandboxEnvironmentConfig,
+        logger: logging.Logger | None = None,
+        **fields: Any,
     ) -> None:
-        """Raises what `Claim` raises: NotReady, ImagePullFailed, NotIsolated, KubeError."""
+        """`logger` says when the sandbox is there.
+
+        Raises what `Claim` raises: NotReady, ImagePullFailed, NotIsolated, KubeError.
+        """
         self.config = config_class(**fields)
         claim = blocking.BlockingSandbox.claim(
             self.config.image,
@@ -109,6 +121,7 @@ class SandboxEnvironment:
         )
         [self.sandbox] = claim.__enter__()
         self._claim = claim
+        (logger or logging.getLogger("minisweagent.environment")).info("Started sandbox %s", self.sandbox.name)
 
     def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
         """Output (both streams merged), returncode, exception_info; raises Submitted at the end of the episode."""

@@ -152,20 +152,29 @@ class Sandbox:
         )
 
     async def read(self, path: str) -> bytes:
-        """The content of the file `path`; raises FileError."""
+        """The content of the file `path`, at most 1 GiB.
+
+        Raises FileMissing, PathIsDirectory, NotAFile, AccessDenied, FileTooLarge: all FileErrors.
+        """
         return await self.session.read_file(path)
 
-    async def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
-        """Write `data` to `path` atomically and create missing folders; raises FileError."""
+    async def write(self, path: str, data: bytes | str, mode: int | None = None) -> None:
+        """Write `data` to `path` atomically and create missing folders; raises as `read`.
+
+        A file that exists keeps its owner and, without `mode`, its mode; a symbolic link stays one.
+        """
         await self.session.write_file(path, data.encode() if isinstance(data, str) else data, mode)
 
     async def upload(self, source: str | Path, target: str) -> None:
         """Copy the file or folder `source` of this machine to the path `target` in the sandbox; raises FileError."""
         await folders.upload(self.session, Path(source), target)
 
-    async def download(self, source: str, target: str | Path) -> None:
-        """Copy the file or folder `source` of the sandbox to the path `target` on this machine; raises FileError."""
-        await folders.download(self.session, source, Path(target))
+    async def download(self, source: str, target: str | Path) -> list[str]:
+        """Copy the file or folder `source` of the sandbox to the path `target` on this machine; raises FileError.
+
+        Returns what was left out of a folder, each with the reason: devices, and links that lead out of it.
+        """
+        return await folders.download(self.session, source, Path(target))
 
     async def release(self) -> None:
         """Delete this sandbox before the end of the claim."""

@@ -25,6 +25,26 @@ class FileError(SandboxError):
     by_commands = True
 
 
+class FileMissing(FileError):
+    """The path does not exist."""
+
+
+class PathIsDirectory(FileError):
+    """The path is a directory."""
+
+
+class NotAFile(FileError):
+    """The path is a pipe, a socket or a device."""
+
+
+class AccessDenied(FileError):
+    """The image's user may not read or write the path, or its file system is read-only."""
+
+
+class FileTooLarge(FileError):
+    """The file exceeds the limit, which is the same for reads and writes."""
+
+
 class HandshakeFailed(SandboxError):
     """No exec stream to a running Pod could be opened in time."""
 
@@ -80,6 +100,10 @@ class SandboxLost(SandboxError):
     """The sandbox and its state are lost; there is no repair, the episode ends."""
 
     code = "sandbox_lost"
+
+
+class ClaimEnded(SandboxLost):
+    """The sandbox was used after its claim, or its session, has ended."""
 
 
 class PodGone(SandboxLost):

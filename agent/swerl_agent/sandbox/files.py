@@ -2,7 +2,8 @@
 
 Guarantees: a written file appears complete or not at all. Before it gets its name, the Pod checks its byte count and
 (where the image has sha256sum) its digest. A read file is complete by the same two measures, taken in the Pod, or an
-error. No message exceeds 1 MiB.
+error. No message exceeds 1 MiB. A file that exists keeps its owner, its mode unless another is given, and the symbolic
+links that lead to it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,32 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from . import wire
-from .errors import FileError, TransferFailed
+from .errors import (
+    AccessDenied,
+    FileError,
+    FileMissing,
+    FileTooLarge,
+    NotAFile,
+    PathIsDirectory,
+    TransferFailed,
+)
 from .result import CommandResult
 
 FILE_TIMEOUT = 120.0  # seconds for the last step of a transfer
 TRANSFER_ATTEMPTS = 3  # of one file, until its digest is right
-DAMAGED = 93  # exit code: the data that arrived differs from the data sent
+# Exit codes. DAMAGED: the data that arrived differs from the data sent.
+DAMAGED, MISSING, DIRECTORY, SPECIAL = 93, 94, 95, 96
+KINDS: Mapping[int, tuple[type[FileError], str]] = {
+    MISSING: (FileMissing, "it does not exist"),
+    DIRECTORY: (PathIsDirectory, "it is a directory"),
+    SPECIAL: (NotAFile, "it is a pipe, a socket or a device"),
+}
+DENIED = ("Permission denied", "Operation not permitted", "Read-only file system")
+NEW_FILE_MODE = 0o644
 
 # $1 uploaded file, $2 bytes, $3 sha256; leaves $1 and what follows.
 _CHECK = (
@@ -27,11 +44,21 @@ _CHECK = (
     f'if command -v sha256sum >/dev/null; then [ "$(sha256sum <"$1")" = "$3  -" ] || exit {DAMAGED}; fi; '
     'sw_file=$1; shift 3; set -- "$sw_file" "$@"; unset sw_file; '
 )
-# $1 uploaded file, $2 destination, $3 mode.
+# $1 uploaded file, $2 destination, $3 mode or empty, $4 mode of a new file. `cp -p` makes a file with owner and mode of
+# the old one. A user who cannot give files away writes into the old one.
 _PLACE = (
-    'if [ -d "$2" ]; then echo "is a directory" >&2; exit 1; fi; '
+    'if [ -L "$2" ] && sw_to=$(readlink -f -- "$2"); then set -- "$1" "$sw_to" "$3" "$4"; unset sw_to; fi; '
+    f'if [ -d "$2" ]; then exit {DIRECTORY}; elif [ -e "$2" ] && [ ! -f "$2" ]; then exit {SPECIAL}; fi; '
     'case $2 in */*) mkdir -p -- "${2%/*}/" || exit 1 ;; esac; '
-    'chmod "$3" "$1" && exec mv -f -- "$1" "$2"'
+    'if [ ! -f "$2" ]; then chmod "${3:-$4}" "$1" && exec mv -f -- "$1" "$2"; exit; fi; '
+    'if [ -O "$2" ] || [ "$(id -u)" = 0 ]; then '
+    'cp -p -- "$2" "$1.new" && cat -- "$1" >"$1.new" && mv -f -- "$1.new" "$2"; else cat -- "$1" >"$2"; fi; '
+    'sw_code=$?; rm -f -- "$1" "$1.new"; [ "$sw_code" -eq 0 ] && [ -n "$3" ] && exec chmod "$3" "$2"; exit "$sw_code"'
+)
+# $1 file.
+_READ = (
+    f'if [ -d "$1" ]; then exit {DIRECTORY}; elif [ -e "$1" ] && [ ! -f "$1" ]; then exit {SPECIAL}; '
+    f'elif [ ! -e "$1" ]; then cat -- "$1"; exit {MISSING}; fi; cat -- "$1"'
 )
 # After a command: the digest of its output, in the last line of its standard error.
 _DIGEST_STDOUT = " || exit; command -v sha256sum >/dev/null || exit 0; exec sha256sum </proc/self/fd/1 >&2"
@@ -50,9 +77,15 @@ class FileSession(Protocol):
         ...
 
 
-async def write(session: FileSession, path: str, data: bytes, mode: int) -> None:
-    """Write `data` to `path` and create missing folders; raises FileError, TransferFailed."""
-    await deliver(session, data, _PLACE, [path, f"{mode:o}"], what=path)
+async def write(session: FileSession, path: str, data: bytes, mode: int | None, limit: int) -> None:
+    """Write `data` to `path` and create missing folders; raises FileError, TransferFailed.
+
+    `mode`: of the file; None: as it is, 644 for a new file.
+    """
+    if len(data) > limit:
+        raise FileTooLarge(f"cannot write {path}: {len(data)} bytes; the limit is {limit}")
+    given = "" if mode is None else f"{mode:o}"
+    await deliver(session, data, _PLACE, [path, given, f"{NEW_FILE_MODE:o}"], what=path)
 
 
 async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[str], *, what: str) -> None:
@@ -69,18 +102,26 @@ async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[
         if result.exit_code == 0:
             return
         if result.exit_code != DAMAGED:
-            raise FileError(f"cannot write {what} ({len(data)} bytes): {result.output.strip() or result.exit_code}")
+            raise _error(f"cannot write {what} ({len(data)} bytes)", result)
     raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {TRANSFER_ATTEMPTS} times")
 
 
 async def read(session: FileSession, path: str, limit: int) -> bytes:
     """Content of `path`; raises FileError when it is missing, not a file, or longer than `limit` bytes."""
-    result = await fetch(session, f"cat -- {wire.quoted(path)}", limit, what=path)
+    result = await fetch(session, f"set -- {wire.quoted(path)}; {_READ}", limit, what=path)
     if result.exit_code != 0:
-        raise FileError(f"cannot read {path}: {result.stderr.decode(errors='replace').strip() or result.exit_code}")
+        raise _error(f"cannot read {path}", result)
     if result.stdout_bytes > limit:
-        raise FileError(f"{path} has {result.stdout_bytes} bytes; the limit is {limit}")
+        raise FileTooLarge(f"{path} has {result.stdout_bytes} bytes; the limit is {limit}")
     return result.stdout
+
+
+def _error(what: str, result: CommandResult) -> FileError:
+    said = result.stderr.decode(errors="replace").strip()
+    if any(text in said for text in DENIED):
+        return AccessDenied(f"{what}: {said}")
+    kind, why = KINDS.get(result.exit_code, (FileError, said or f"exit code {result.exit_code}"))
+    return kind(f"{what}: {why}")
 
 
 async def fetch(session: FileSession, text: str, limit: int, *, what: str) -> CommandResult:

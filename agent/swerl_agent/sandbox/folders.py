@@ -2,6 +2,7 @@
 
 Guarantees: both ways, byte count and (where the image has sha256sum) digest are checked before anything is unpacked.
 Archives from a sandbox are unpacked with Python's `data` filter: no path or link leads outside the target, no devices.
+What the filter refuses is left out and named; the rest is unpacked.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ async def upload(session: FileSession, source: Path, target: str) -> None:
         await files.deliver(session, packed, _UNPACK, [target], what=f"folder {target}")
     elif source.is_file():
         data = await asyncio.to_thread(source.read_bytes)
-        await files.write(session, target, data, source.stat().st_mode & 0o777)
+        await files.write(session, target, data, source.stat().st_mode & 0o777, FOLDER_LIMIT)
     else:
         raise FileError(f"{source} is neither a file nor a folder on this machine")
 
 
-async def download(session: FileSession, source: str, target: Path) -> None:
-    """Copy the file or folder `source` to `target`."""
+async def download(session: FileSession, source: str, target: Path) -> list[str]:
+    """Copy the file or folder `source` to `target`; the entries of a folder that were left out, with the reason."""
     name = wire.quoted(source)
     kind = await session.execute(f"[ -d {name} ]", timeout=files.FILE_TIMEOUT, limit=wire.OutputLimit(0, 0))
     if kind.exit_code != 0:
         data = await files.read(session, source, FOLDER_LIMIT)
         target.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(target.write_bytes, data)
-        return
+        return []
     result = await files.fetch(session, f"tar -c -C {name} .", FOLDER_LIMIT, what=f"folder {source}")
     if result.exit_code != 0 or result.stdout_bytes > FOLDER_LIMIT:
         why = (
@@ -48,7 +49,7 @@ async def download(session: FileSession, source: str, target: Path) -> None:
             or f"{result.stdout_bytes} bytes, the limit is {FOLDER_LIMIT}"
         )
         raise FileError(f"cannot read folder {source}: {why}")
-    await asyncio.to_thread(_unpack, result.stdout, target)
+    return await asyncio.to_thread(_unpack, result.stdout, target)
 
 
 def _pack(folder: Path) -> bytes:
@@ -59,13 +60,23 @@ def _pack(folder: Path) -> bytes:
     return packed.getvalue()
 
 
-def _unpack(packed: bytes, folder: Path, limit: int = FOLDER_LIMIT) -> None:
+def _unpack(packed: bytes, folder: Path, limit: int = FOLDER_LIMIT) -> list[str]:
+    left_out: list[str] = []
+
+    def keep(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        try:
+            return tarfile.data_filter(member, path)
+        except tarfile.FilterError as error:
+            left_out.append(str(error))
+            return None
+
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # a compressed one may be of any size
             size = sum(member.size for member in archive.getmembers())
             if size > limit:
                 raise FileError(f"the archive from the sandbox holds {size} bytes, the limit is {limit}")
-            archive.extractall(folder, filter="data")
-    except tarfile.TarError as error:
+            archive.extractall(folder, filter=keep)
+    except (tarfile.TarError, KeyError) as error:
         raise FileError(f"the archive from the sandbox for {folder} is refused: {error}") from error
+    return left_out

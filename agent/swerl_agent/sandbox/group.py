@@ -28,6 +28,7 @@ from .history import scrub_history
 from .isolation import check_isolation
 from .pod import PodConnector, image_of, loss_error, ready, restarts_of, start_seconds, waiting_for
 from .session import Session
+from .waits import reported
 from .watch import GROUP_API, GROUPS, SandboxWatch
 
 Json = dict[str, Any]
@@ -149,7 +150,8 @@ class SandboxGroup:
     async def _claim(self, ordinal: int, timeout: float) -> Session:
         pod = self.pod_name(ordinal)
         try:
-            found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
+            async with reported(self._waits_for):
+                found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
             objects = self._watch.group(self.name), self._watch.pod(pod)
             kind = CapacityExhausted if lacks_capacity(*objects) else NotReady
@@ -173,6 +175,11 @@ class SandboxGroup:
             raise
         self._sessions[ordinal] = session
         return session
+
+    def _waits_for(self) -> str:
+        objects = [self._watch.pod(self.pod_name(ordinal)) for ordinal in range(self.spec.replicas)]
+        pod = next((one for one in objects if one is not None and not ready(one)), None)
+        return f"{self.name} waits: {waiting_message(self.name, self._watch.group(self.name), pod)}"
 
     async def release(self, ordinal: int) -> None:
         """Close the session and delete the Pod without a grace period."""

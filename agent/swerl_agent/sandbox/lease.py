@@ -186,10 +186,11 @@ class LeaseKeeper:
                 try:
                     async with asyncio.timeout(RENEW_TIMEOUT):
                         await self._renew(client)
-                    self._renewed = started
+                    self._renewed, self._last_error = started, None
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
-                    logger.warning("Lease %s not renewed: %r", self.name, error)
+                    if repr(error) != repr(self._last_error):  # a line for each cause, not for each attempt
+                        logger.warning("Lease %s not renewed, trying again: %r", self.name, error)
                     self._last_error = error
                     if self._is_final(error):
                         raise

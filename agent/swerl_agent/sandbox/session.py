@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Self
 
 from . import files, wire
-from .errors import ExecRefused, HandshakeFailed, TransferFailed
+from .errors import ClaimEnded, ExecRefused, HandshakeFailed, TransferFailed
 from .pending_command import PendingCommand
 from .result import CommandResult
 from .settings import DEFAULT_SETTINGS, SessionSettings
@@ -68,6 +68,7 @@ class Session:
         self._ids = itertools.count(1)
         self._lock = asyncio.Lock()
         self._stream: SessionStream | None = None
+        self._closed = False
         self._keep_alive_task: asyncio.Task[None] | None = None
         self._cancelled_command: str | None = None  # to be killed over the next stream
         self._lost_streams = self._failed_handshakes = 0  # so far
@@ -148,7 +149,8 @@ class Session:
             try:
                 result = await self._result(command)
             except BaseException:
-                self._cancelled_command = name if command.sent and not wire.has_caller_id(name) else None
+                if command.sent and not wire.has_caller_id(name):
+                    await self._kill(name)
                 await self._disconnect()
                 raise
         return CommandResult(
@@ -165,19 +167,30 @@ class Session:
             handshake_errors=self._failed_handshakes - refused,
         )
 
+    async def _kill(self, name: str) -> None:
+        """Kill the command over the present stream; the next one repeats it, as this one may not deliver it."""
+        self._cancelled_command = name
+        if self._stream is not None:
+            with suppress(StreamLost, TimeoutError):
+                async with asyncio.timeout(self._settings.kill_send):
+                    await self._stream.send(wire.kill(name))
+
     def _name(self, id: str | None) -> str:
         """The Pod's name of a command: from the caller's `id`, or unique among the clients of the session."""
         if id is None:
             return f"c{next(self._ids)}-{self._client}"
         return wire.CALLER_ID_PREFIX + wire.valid_label(id, "an id of a command")
 
-    async def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Write `data` to `path` atomically and create missing folders; raises FileError, TransferFailed."""
-        await files.write(self, path, data, mode)
+    async def write_file(self, path: str, data: bytes, mode: int | None = None) -> None:
+        """Write `data` to `path` atomically and create missing folders; raises FileError, TransferFailed.
 
-    async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
-        """The content of `path`; raises FileError when it is missing, not a file, or longer than `limit` bytes."""
-        return await files.read(self, path, limit)
+        A file that exists keeps its owner and, without `mode`, its mode; a symbolic link stays one.
+        """
+        await files.write(self, path, data, mode, self._file_limit)
+
+    async def read_file(self, path: str, limit: int | None = None) -> bytes:
+        """The content of `path`, at most `limit` bytes (default: the limit of `write_file`); raises FileError."""
+        return await files.read(self, path, self._file_limit if limit is None else limit)
 
     async def put(self, data: bytes, owner: str = "up", *, check: bool = False) -> str:
         """Upload `data` to a new file in the session's folder; the file's name there.
@@ -198,7 +211,8 @@ class Session:
         raise TransferFailed(f"{len(data)} bytes could not be uploaded in {UPLOAD_ATTEMPTS} attempts")
 
     async def close(self) -> None:
-        """Close the stream; the Pod is not changed."""
+        """Close the stream; the Pod is not changed. Later calls raise ClaimEnded."""
+        self._closed = True
         if self._keep_alive_task is not None:
             self._keep_alive_task.cancel()
         await self._disconnect()
@@ -214,6 +228,8 @@ class Session:
 
     async def _connected(self, hello_timeout: float | None = None) -> SessionStream:
         """The open stream. With `hello_timeout` the loop has one attempt to reply; then it raises StreamLost."""
+        if self._closed:
+            raise ClaimEnded("the claim has ended and its sandbox is gone; use it inside its `async with` block")
         if self._stream is None:
             self._stream = await self._reconnect(hello_timeout)
             if self._keep_alive_task is None:

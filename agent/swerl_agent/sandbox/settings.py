@@ -19,6 +19,7 @@ class SessionSettings:
     next_ping: float = 30.0  # until the next ping, when the reply to the last one must have arrived
     watchdog_after: float = 2.0  # until the Pod itself enforces the command's timeout; short commands need no watchdog
     watchdog_slack: float = 5.0  # the Pod waits this much longer than the client before it kills a command
+    kill_send: float = 2.0  # to send the kill of a command whose caller was cancelled
     kill_grace: float = 15.0  # from the kill to the result; then the stream is reopened, once
     hello_after_kill: float = 30.0  # for the first reply on that new stream
     chunk_bytes: int = (1 << 20) - 1  # of an upload per message: 1 MiB with its channel byte

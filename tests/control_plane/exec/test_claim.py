@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_agent.sandbox import FileError, ImagePullFailed, NotReady, Sandbox, blocking
+from swerl_agent.sandbox import ClaimEnded, FileError, ImagePullFailed, NotReady, Sandbox, blocking
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient
 
@@ -63,9 +63,13 @@ async def test_download_stays_inside_its_target(
     namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
     async with Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as (sandbox,):
-        await sandbox.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak")
-        with pytest.raises(FileError, match="refused"):
-            await sandbox.download("/srv/bad", tmp_path / "bad")
+        await sandbox.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak && echo x >/srv/bad/kept")
+        [left_out] = await sandbox.download("/srv/bad", tmp_path / "bad")
+        assert "leak" in left_out and [path.name for path in (tmp_path / "bad").iterdir()] == ["kept"]
+    started = time.monotonic()
+    with pytest.raises(ClaimEnded, match="the claim has ended"):
+        await sandbox.run("true")
+    assert time.monotonic() - started < 1
 
 
 async def test_impossible_claim_names_the_cause(namespace: str, kubeconfig: str, operator: Operator) -> None:

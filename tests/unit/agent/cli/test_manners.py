@@ -17,6 +17,16 @@ from swerl_agent.cli import main, parse, root
 from tests.unit.agent.tasks.rows import jsonl
 
 ENGINE = ["--engine", "http://h:1", "--tokenizer", "t"]
+ROW = {
+    "instance_id": "kit__kit-1",
+    "repo": "kit/kit",
+    "base_commit": "a" * 40,
+    "problem_statement": "It breaks.",
+    "patch": "diff --git a/x b/x\n",
+    "eval_script": "true",
+    "FAIL_TO_PASS": ["t::a"],
+    "image": "kit:1",
+}
 EVAL = ["eval", "run", "tasks", "--output", "out"]
 START = """
 import sys
@@ -129,18 +139,17 @@ def test_completion_script_names_the_program(shell: str, capsys: pytest.CaptureF
     assert "_SWERL_COMPLETE=" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("verb", [["eval", "run"], ["tasks", "check"]])
+def test_refused_endpoint_leaves_no_folder_behind(tmp_path: Path, verb: list[str]) -> None:
+    source = str(jsonl(tmp_path / "rows.jsonl", ROW))
+    output = ["--output", str(tmp_path / "new" / "out"), "--kubeconfig", str(tmp_path / "none")]
+    chat = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions", "--model", "m"]
+    assert main([*verb, source, *output, *(chat if verb[0] == "eval" else [])]) in (2, 3)
+    assert not (tmp_path / "new").exists()
+
+
 def test_results_are_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    row = {
-        "instance_id": "kit__kit-1",
-        "repo": "kit/kit",
-        "base_commit": "a" * 40,
-        "problem_statement": "It breaks.",
-        "patch": "diff --git a/x b/x\n",
-        "eval_script": "true",
-        "FAIL_TO_PASS": ["t::a"],
-        "image": "kit:1",
-    }
-    source = str(jsonl(tmp_path / "rows.jsonl", row))
+    source = str(jsonl(tmp_path / "rows.jsonl", ROW))
     assert main(["tasks", "list", source, "-o", "json"]) == 0
     counts = {"fail_to_pass": 1, "pass_to_pass": 0}
     assert json.loads(capsys.readouterr().out) == [{"instance_id": "kit__kit-1", "image": "kit:1", **counts}]

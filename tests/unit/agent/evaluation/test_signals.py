@@ -11,10 +11,10 @@ import pytest
 PROGRAM = """
 import asyncio, sys
 from swerl_agent import cli
-from swerl_agent.cli.command import runs
+from swerl_agent.cli.command import keeps
 
 @cli.root.command("work")
-@runs
+@keeps("the work so far is in FOLDER")
 async def work(options):
     print("begun", flush=True)
     try:
@@ -28,8 +28,11 @@ sys.exit(cli.main(["work"]))
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_running_work_is_ended_in_order(number: signal.Signals, code: int) -> None:
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert program.stdout is not None and program.stdout.readline() == "begun\n"
     program.send_signal(number)
-    assert program.communicate(timeout=30)[0] == "written\n"
-    assert program.returncode == code
+    stdout, stderr = program.communicate(timeout=30)
+    assert (stdout, program.returncode) == ("written\n", code)
+    assert stderr == ("swerl: ended by SIGTERM; the work so far is in FOLDER\n" if number == signal.SIGTERM else "")

@@ -21,7 +21,7 @@ from swerl_kube.exec import STDERR, STDOUT
 TOOLS = [
     "head", "tail", "wc", "mkdir", "rm", "sleep", "cat", "mv", "chmod", "sha256sum", "sort", "cut", "tr", "seq", "dd",
     "yes", "ls", "id", "env", "timeout", "kill", "comm", "grep", "sed", "true", "false", "touch", "find", "git",
-    "cp", "awk",
+    "cp", "awk", "readlink",
 ]
 # fmt: on
 BUSYBOX = shutil.which("busybox") or ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, SessionSettings, StateLost, Unresponsive
+from swerl_agent.sandbox import ClaimEnded, HandshakeFailed, PodGone, Session, SessionSettings, StateLost, Unresponsive
 from swerl_agent.sandbox.session import DEFAULT_OUTPUT
 from swerl_kube import Data
 from swerl_kube.exec import STDOUT
@@ -208,6 +208,24 @@ async def test_cancelled_command_is_killed_by_the_next_stream(
     [folder] = image_folder.memory_folders(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: Path(f"{record}.timeout").exists() and "rc" in record.read_text())
+
+
+async def test_cancelled_command_is_killed_at_once(session: Session, tmp_path: Path) -> None:
+    task = await started(session, tmp_path / "runs", f"sleep 3; touch {tmp_path}/finished")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(4)
+    assert not (tmp_path / "finished").exists(), "no later command had to come"
+
+
+async def test_closed_session_says_so_at_once(session: Session, tmp_path: Path) -> None:
+    running = await started(session, tmp_path / "runs", "sleep 60")
+    await session.close()
+    with pytest.raises(ClaimEnded, match="use it inside its `async with` block"):
+        await asyncio.wait_for(running, 5)
+    with pytest.raises(ClaimEnded):
+        await asyncio.wait_for(session.read_file("/etc/hostname"), 5)
 
 
 async def test_large_output_is_truncated(session: Session) -> None:

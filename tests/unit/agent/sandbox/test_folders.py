@@ -27,6 +27,26 @@ def test_plain_archive_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "to/a/b").read_bytes() == bytes(3)
 
 
+def test_odd_links_are_left_out_and_named(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as opened:
+        for name, target in {"absolute": "/etc/passwd", "outside": "../../x", "inside": "kept"}.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            opened.addfile(link)
+        pipe = tarfile.TarInfo("pipe")
+        pipe.type = tarfile.FIFOTYPE
+        opened.addfile(pipe)
+        kept = tarfile.TarInfo("kept")
+        kept.size = 1
+        opened.addfile(kept, io.BytesIO(b"x"))
+    left_out = folders._unpack(packed.getvalue(), tmp_path / "to")
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["inside", "kept"]
+    assert (tmp_path / "to/inside").read_bytes() == b"x"
+    assert [name for name in ("absolute", "outside", "pipe") if not any(name in why for why in left_out)] == []
+    assert len(left_out) == 3
+
+
 def test_compressed_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError):
         folders._unpack(gzip.compress(archive(("a", 1))), tmp_path)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from pydantic import ValidationError
-from swerl_agent.sandbox import Session
+from swerl_agent.sandbox import Session, blocking
 
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
 import minisweagent
-from swerl_agent.integrations.mini_swe_agent import SandboxEnvironmentConfig, interpreted
+from swerl_agent.integrations.mini_swe_agent import SandboxEnvironment, SandboxEnvironmentConfig, interpreted
 
 BENCHMARKS = Path(minisweagent.__file__).parent / "config" / "benchmarks"
 
@@ -48,6 +50,31 @@ def test_lifetime_has_the_format_of_sleep(time: str, seconds: int) -> None:
     assert SandboxEnvironmentConfig(image="i", container_timeout=time).sandbox_options() == {
         "lifetime_seconds": seconds
     }
+
+
+def test_network_isolation_is_a_field_of_newer_versions() -> None:
+    egress = [
+        SandboxEnvironmentConfig(image="i", isolate_network=isolate).sandbox_options().get("egress")
+        for isolate in (None, True, False)
+    ]
+    assert egress == [None, "none", "allow"]
+    config = SandboxEnvironmentConfig(image="i", isolate_network=False, sandbox={"egress": "none"})
+    assert config.sandbox_options()["egress"] == "none"
+
+
+def test_logger_says_when_the_sandbox_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Claimed(nullcontext):
+        name = "swesb-x-0"
+
+        def __enter__(self):
+            return [self]
+
+    monkeypatch.setattr(blocking.BlockingSandbox, "claim", lambda *args, **options: Claimed())
+    with caplog.at_level("INFO", logger="mine"):
+        SandboxEnvironment(image="i", isolate_network=True, logger=logging.getLogger("mine"))
+    assert caplog.messages == ["Started sandbox swesb-x-0"]
 
 
 def test_lifetime_of_sandbox_has_precedence() -> None:

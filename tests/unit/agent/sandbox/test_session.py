@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.sandbox import FileError, Session, TransferFailed
+from swerl_agent.sandbox import FileMissing, FileTooLarge, PathIsDirectory, Session, TransferFailed
 
 if TYPE_CHECKING:
     from .conftest import ImageFolder
@@ -252,12 +252,12 @@ async def test_files_are_written_and_read_unchanged(session: Session, tmp_path: 
 
 
 async def test_file_errors_name_the_cause(session: Session, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot read /nowhere"):
+    with pytest.raises(FileMissing, match="cannot read /nowhere: it does not exist"):
         await session.read_file("/nowhere")
-    with pytest.raises(FileError, match="is a directory"):
+    with pytest.raises(PathIsDirectory, match=r"cannot write .* it is a directory"):
         await session.write_file(str(tmp_path), b"x")
     (tmp_path / "big").write_bytes(bytes(100))
-    with pytest.raises(FileError, match="has 100 bytes; the limit is 99"):
+    with pytest.raises(FileTooLarge, match="has 100 bytes; the limit is 99"):
         await session.read_file(str(tmp_path / "big"), limit=99)
 
 

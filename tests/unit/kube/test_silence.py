@@ -1,0 +1,50 @@
+"""An API server that does not answer is named once, after a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from swerl_kube import ClientOptions, ClusterConfig, Credentials, KubeClient, Unreachable, silence
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """Accepts connections and never answers."""
+    server = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()
+
+
+async def test_silent_server_is_one_line_for_all_its_clients(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(silence.SilenceNotice.__init__, "__defaults__", (0.2,))
+    options = ClientOptions(call_timeout=0.5, read_attempts=2)
+
+    async def ask(server: str) -> None:
+        async with KubeClient(ClusterConfig(server, "n", None, Credentials()), options) as client:
+            with pytest.raises(Unreachable):
+                await client.get("v1", "pods", "n", "p")
+
+    async with silent_server() as server:
+        await asyncio.gather(ask(server), ask(server))
+    (line,) = caplog.messages
+    assert line.startswith(f"no answer from the API server {server} for 0 s (GET /api/v1/namespaces/n/pods/p)")
+
+
+async def test_answer_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
+    notice = silence.SilenceNotice("https://quick:6443", 0.1)
+    notice.request_sent("GET /version")
+    notice.answered()
+    await asyncio.sleep(0.3)
+    assert not caplog.messages
+    notice.request_sent("GET /version")
+    await asyncio.sleep(0.3)
+    notice.stop()
+    assert len(caplog.messages) == 1
