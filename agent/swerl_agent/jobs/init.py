@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 from swerl_api import API_VERSION, SweRLJobSpec
-from swerl_api.base import RELEASE
 from swerl_api.swerljob import MAX_JOB_NAME
 from swerl_plan import Machines, known_models, propose, refusal
+
+from swerl_agent import RELEASE
 
 GPU_IMAGE, CPU_IMAGE = f"swe-rl/trainer-gpu:{RELEASE}", f"swe-rl/trainer:{RELEASE}"
 GIB = 2**30
