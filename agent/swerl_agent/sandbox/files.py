@@ -29,7 +29,7 @@ from .result import CommandResult
 FILE_TIMEOUT = 120.0  # seconds for the last step of a transfer
 TRANSFER_ATTEMPTS = 3  # of one file, until its digest is right
 # Exit codes. DAMAGED: the data that arrived differs from the data sent.
-DAMAGED, MISSING, DIRECTORY, SPECIAL = 93, 94, 95, 96
+DAMAGED, MISSING, DIRECTORY, SPECIAL, TOO_LARGE = 93, 94, 95, 96, 97
 KINDS: Mapping[int, tuple[type[FileError], str]] = {
     MISSING: (FileMissing, "it does not exist"),
     DIRECTORY: (PathIsDirectory, "it is a directory"),
@@ -55,10 +55,11 @@ _PLACE = (
     'cp -p -- "$2" "$1.new" && cat -- "$1" >"$1.new" && mv -f -- "$1.new" "$2"; else cat -- "$1" >"$2"; fi; '
     'sw_code=$?; rm -f -- "$1" "$1.new"; [ "$sw_code" -eq 0 ] && [ -n "$3" ] && exec chmod "$3" "$2"; exit "$sw_code"'
 )
-# $1 file.
+# $1 file, $2 most bytes: a larger one would not fit in the file that holds a command's output.
 _READ = (
     f'if [ -d "$1" ]; then exit {DIRECTORY}; elif [ -e "$1" ] && [ ! -f "$1" ]; then exit {SPECIAL}; '
-    f'elif [ ! -e "$1" ]; then cat -- "$1"; exit {MISSING}; fi; cat -- "$1"'
+    f'elif [ ! -e "$1" ]; then cat -- "$1"; exit {MISSING}; fi; '
+    f'sw_size=$(wc -c <"$1") && [ "$sw_size" -gt "$2" ] && {{ echo $sw_size >&2; exit {TOO_LARGE}; }}; cat -- "$1"'
 )
 # After a command: the digest of its output, in the last line of its standard error.
 _DIGEST_STDOUT = " || exit; command -v sha256sum >/dev/null || exit 0; exec sha256sum </proc/self/fd/1 >&2"
@@ -108,10 +109,12 @@ async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[
 
 async def read(session: FileSession, path: str, limit: int) -> bytes:
     """Content of `path`; raises FileError when it is missing, not a file, or longer than `limit` bytes."""
-    result = await fetch(session, f"set -- {wire.quoted(path)}; {_READ}", limit, what=path)
+    result = await fetch(session, f"set -- {wire.quoted(path)} {limit}; {_READ}", limit, what=path)
+    if result.exit_code == TOO_LARGE:
+        raise FileTooLarge(f"{path} has {result.stderr.decode(errors='replace').strip()} bytes; the limit is {limit}")
     if result.exit_code != 0:
         raise _error(f"cannot read {path}", result)
-    if result.stdout_bytes > limit:
+    if result.stdout_bytes > limit:  # it grew meanwhile
         raise FileTooLarge(f"{path} has {result.stdout_bytes} bytes; the limit is {limit}")
     return result.stdout
 
