@@ -111,15 +111,15 @@ async def run_evaluation(options: Options) -> int:
     check_model_options(options)
     spec = _sample_spec(options)
     tasks = _tasks(options)
-    records, prompts = SampleRecords(options.output), prompts_text(options)
+    prompts, sandbox = prompts_text(options), sandbox_settings(options)
     settings = _settings(options, prompts)
     must_match = () if options.redo == "all" else MUST_MATCH
-    check_settings(options.output, read_settings(options.output), settings, must_match)
-    sandbox = sandbox_settings(options)
     metadata = sample_metadata(settings["model"], options.engine, agent_spec(options))
     grading = grading_settings(options, "grading_", jobs=options.workers)
     async with AsyncExitStack() as stack:
         with new_folder(options.output):
+            records = SampleRecords(options.output)
+            check_settings(options.output, read_settings(options.output), settings, must_match)
             agent = await stack.enter_async_context(chosen_agent(options, prompts))
             client = await stack.enter_async_context(open_client(options))
         write_settings(options.output, settings, must_match=must_match)

@@ -23,6 +23,7 @@ from swerl_agent.tasks.quarantine import update_quarantine
 from swerl_agent.tasks.row_files import QUARANTINE
 
 from .command import Options, resumes
+from .folders import new_folder
 from .options import cluster_options, open_client
 from .output import output_format_option, print_progress, print_result
 from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
@@ -49,15 +50,16 @@ async def check_tasks(options: Options) -> int:
     """Print a line for each task, then the counts. Exit codes: 1 some task is unfit, 3 some task is undecided."""
     tasks = chosen_tasks(options, *options.path)
     refuse_repeated(tasks, where=", ".join(map(str, options.path)))
-    journal = ValidationJournal(options.output / RUNS)
     started = time.monotonic()
     print_progress(options, f"{'TASK':<40} {'GOLD':<19} {'EMPTY':<19} REMARK")
     found: list[TaskValidation] = []
-    try:
-        await _run(options, tasks, journal, found)
-    finally:
-        if found or options.output.exists():  # a cluster that refuses leaves no folder behind
-            _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
+    with new_folder(options.output):
+        journal = ValidationJournal(options.output / RUNS)
+        try:
+            await _run(options, tasks, journal, found)
+        finally:
+            if found:
+                _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
     return _summarise(options, found, time.monotonic() - started)
 
 

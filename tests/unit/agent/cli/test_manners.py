@@ -157,4 +157,5 @@ def test_results_are_one_json_document(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == ["kit:1"]
     written = tmp_path / "out.jsonl"
     assert main(["tasks", "import", source, "--output", str(written), "--output-format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"tasks": 1, "files": [str(written)], "malformed_rows": 0}
+    files = [str(tmp_path / "out.grading.jsonl"), str(written)]
+    assert json.loads(capsys.readouterr().out) == {"tasks": 1, "files": files, "malformed_rows": 0}
