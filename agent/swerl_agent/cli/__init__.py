@@ -22,6 +22,19 @@ from .command import Group, Invocation, Options
 from .former_names import former_names
 
 MEMBERS = {  # name -> module:attribute, help
+    "init": (".jobs.init:write_job", "write a SweRLJob to start from"),
+    "validate": (".jobs.files:validate_file", "say what is wrong with a job file, without creating anything"),
+    "submit": (".jobs.files:submit_file", "check a job file, then create the job"),
+    "list": (".jobs.steering:list_jobs", "list jobs, and why one does not train"),
+    "describe": (".jobs.steering:describe_job", "say what a job does, and why it does not train"),
+    "watch": (".jobs.watch:watch_job", "follow a job: progress, curves, sandboxes, warnings"),
+    "logs": (".jobs.logs:print_logs", "print logs of driver, engines, ranks, sandboxes, gradings"),
+    "metrics": (".jobs.results:plot_metrics", "plot metrics of a job"),
+    "suspend": (".jobs.steering:suspend_job", "stop a job and keep its checkpoints"),
+    "resume": (".jobs.steering:resume_job", "continue a suspended job"),
+    "cancel": (".jobs.steering:cancel_job", "delete a job with its Pods"),
+    "export": (".jobs.results:export_weights", "copy a job's weights in Hugging Face format"),
+    "compare": (".jobs.results:compare_runs", "compare two jobs or evaluations task by task"),
     "tasks": (".tasks:command", "list, import and check task sets"),
     "images": (".images:command", "list task images that registries or nodes lack"),
     "episode": (".episode:command", "run and grade one episode"),
@@ -34,7 +47,7 @@ MEMBERS = {  # name -> module:attribute, help
     "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to mend it"),
     "completion": (".completion:command", "print the completion script of a shell"),
 }
-root = Group("swerl", help="Tasks, episodes, grading and sandboxes on Kubernetes.", members=MEMBERS)
+root = Group("swerl", help="Jobs, tasks, episodes, grading and sandboxes on Kubernetes.", members=MEMBERS)
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -9,6 +9,7 @@ from swerl_agent.episode import EndpointError, EngineError, PromptError, Tokeniz
 from swerl_agent.evaluation import EvaluationAborted, ResultsError
 from swerl_agent.grading import GradingError
 from swerl_agent.grading.predictions import PredictionError
+from swerl_agent.jobs import JobCommandError
 from swerl_agent.registry import CredentialError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
@@ -17,6 +18,7 @@ USAGE_ERRORS = (
     ConfigError,
     CredentialError,
     EndpointError,
+    JobCommandError,
     PredictionError,
     PromptError,
     ResultsError,

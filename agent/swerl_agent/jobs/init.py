@@ -39,6 +39,11 @@ class JobOutline:
     secret: str | None = None  # Secret with HF_TOKEN
     gpu_memory: int = 80 * GIB  # bytes of one GPU
 
+    @property
+    def machines(self) -> Machines:
+        """What is known of the nodes."""
+        return Machines(gpu_memory=self.gpu_memory if self.gpus else None)
+
 
 def job_text(outline: JobOutline) -> str:
     """The YAML of the job."""
@@ -57,10 +62,10 @@ def _spec(outline: JobOutline) -> dict[str, Any]:
     """The spec, in a layout that fits where one is known."""
     spec = _draft(outline)
     parsed = SweRLJobSpec.model_validate(spec)
-    models, machines = known_models(parsed), Machines(gpu_memory=outline.gpu_memory if outline.gpus else None)
-    if models.policy is None or refusal(parsed, models, machines) is None:
+    models = known_models(parsed)
+    if models.policy is None or refusal(parsed, models, outline.machines) is None:
         return spec
-    proposal = propose(parsed, models.policy, machines)
+    proposal = propose(parsed, models.policy, outline.machines)
     for place, value in (proposal.changes if proposal else {}).items():
         section, _, field = place.rpartition(".")
         spec[section or "trainer"][field] = value

@@ -1,4 +1,4 @@
-"""Creates jobs, suspends, resumes and cancels them, and starts failed ones again.
+"""Creates jobs, suspends, resumes and cancels them.
 
 Guarantees: each function makes one change, or raises JobCommandError and makes none; a request that is already
 fulfilled is no error.
@@ -85,5 +85,4 @@ async def cancel(client: KubeClient, namespace: str, name: str, *, seconds: floa
 def _refuse_finished(job: Json, what: str) -> None:
     status, name = status_of(job), job["metadata"]["name"]
     if status.phase in ("Complete", "Failed"):
-        remedy = f"`swerl retry {name}` starts it again" if status.phase == "Failed" else "submit another job"
-        raise JobCommandError(f"SweRLJob {name} is {status.phase} and cannot {what}; {remedy}")
+        raise JobCommandError(f"SweRLJob {name} is {status.phase} and cannot {what}; submit another job")

@@ -26,6 +26,7 @@ LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
 MISSING_REQUIREMENTS = {"docker", "gpu", "hours", "network", "other cluster"}
 README = "tests/e2e/test_readme.py"
 THIS_FILE = "tests/unit/docs/test_commands.py"
+STEERING = "tests/control_plane/jobs_cli/test_steering.py"
 CLUSTERS = "tests/e2e/test_clusters_page.py"
 # Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
 RUN_BY = {
@@ -57,6 +58,17 @@ RUN_BY = {
         (CLUSTERS, "commands()"),
     ),
     "kubectl apply -f examples/swe-gym-qwen3-4b/": (CLUSTERS, "commands()"),
+    **dict.fromkeys(("swerl init", "swerl validate"), ("tests/unit/agent/cli/test_jobs.py", 'main(["validate"')),
+    "swerl metrics": ("tests/unit/agent/cli/test_jobs.py", 'main(["metrics"'),
+    "swerl compare": ("tests/unit/agent/cli/test_jobs.py", 'main(["compare"'),
+    "swerl export": (STEERING, 'swerl("export"'),
+    "swerl submit": (STEERING, 'swerl("submit"'),
+    "swerl watch": (STEERING, 'swerl("watch"'),
+    "swerl list": (STEERING, 'swerl("list"'),
+    "swerl describe": (STEERING, 'swerl("describe"'),
+    "swerl logs": (STEERING, 'swerl("logs"'),
+    "swerl cancel": (STEERING, 'swerl("cancel"'),
+    **dict.fromkeys(("swerl suspend", "swerl resume"), (STEERING, '("suspend", "true"), ("resume", "false")')),
     "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", '"tasks", "list"'),
     "swerl tasks check": ("tests/e2e/test_bundled_tasks.py", '"tasks", "check"'),
     "swerl grade": ("tests/control_plane/grading/test_predictions.py", '"swerl_agent.cli", "grade"'),

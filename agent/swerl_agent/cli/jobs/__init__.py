@@ -1,0 +1,1 @@
+"""Commands about SweRLJobs; the logic is in `swerl_agent.jobs`."""

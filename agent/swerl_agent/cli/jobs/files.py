@@ -1,0 +1,85 @@
+"""`swerl validate` and `swerl submit`: job files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from swerl_agent.jobs import Fault, JobFile, read_job_file, submit
+from swerl_agent.jobs.validation import Validation, validate
+from swerl_agent.registry import RegistryLimits
+
+from ..command import Options, runs, together
+from ..images_check import registry_credentials, registry_options
+from ..options import cluster_options, open_client
+from ..output import is_json, output_option, print_result
+from ..values import PATH
+
+file_argument = click.argument("file", type=PATH)
+offline_option = click.option("--offline", is_flag=True, help="ask neither the cluster nor registries")
+images_option = click.option("--no-images", is_flag=True, help="ask no registry for the images")
+checked_options = together(images_option, output_option, registry_options, cluster_options)
+
+
+@click.command("validate", help="Say what is wrong with the SweRLJob in FILE, without creating anything.")
+@file_argument
+@offline_option
+@checked_options
+@runs
+async def validate_file(options: Options) -> int:
+    """0 without errors, else 1."""
+    file = read_job_file(Path(options.file))
+    if options.offline:
+        found = await validate(file.job, None, file.namespace or "")
+    else:
+        async with open_client(options) as client:
+            found = await _validated(client, options, file)
+    print_result(options, _document(found), _lines(found, file))
+    return 1 if found.errors else 0
+
+
+@click.command("submit", help="Check the SweRLJob in FILE, then create it.")
+@file_argument
+@click.option("--dry-run", is_flag=True, help="check only, as `swerl validate`")
+@checked_options
+@runs
+async def submit_file(options: Options) -> int:
+    """0 when the job was created, 1 when it has errors."""
+    file = read_job_file(Path(options.file))
+    async with open_client(options) as client:
+        namespace = options.namespace or file.namespace or client.namespace
+        found = await _validated(client, options, file)
+        if found.errors or options.dry_run:
+            print_result(options, _document(found), _lines(found, file))
+            return 1 if found.errors else 0
+        created = await submit(client, namespace, file.job)
+    name = created["metadata"]["name"]
+    if not is_json(options):
+        print(*(fault.as_text() for fault in found.faults), sep="\n", end="\n" if found.faults else "", file=sys.stderr)
+    lines = [f"SweRLJob {name} created in {namespace}; `swerl watch {name} -n {namespace}` follows it"]
+    print_result(options, {"name": name, "namespace": namespace, "uid": created["metadata"]["uid"]}, lines)
+    return 0
+
+
+async def _validated(client: Any, options: Options, file: JobFile) -> Validation:
+    limits = None if options.no_images else RegistryLimits(retries=0, plain_http=frozenset(options.plain_http))
+    namespace = options.namespace or file.namespace or client.namespace
+    return await validate(
+        file.job, client, namespace, registries=limits, credentials=registry_credentials(options) if limits else None
+    )
+
+
+def _document(found: Validation) -> dict[str, Any]:
+    return {"faults": [fault.as_json() for fault in found.faults], "unchecked": found.unchecked}
+
+
+def _lines(found: Validation, file: JobFile) -> list[str]:
+    def line(fault: Fault) -> str:
+        return f"{fault.level}: {fault.as_text()}"
+
+    count = len(found.errors)
+    summary = f"{file.path}: {count} error{'s' if count != 1 else ''}" if count else f"{file.path}: no errors"
+    return [*map(line, found.faults), *(f"not checked: {each}" for each in found.unchecked), summary]

@@ -1,0 +1,85 @@
+"""`swerl init`: writes a SweRLJob to start from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from swerl_api.quantity import parse_quantity
+
+from swerl_agent.jobs import file_faults, parse_job
+from swerl_agent.jobs.init import JobOutline, job_text
+
+from ..command import Options, runs
+from ..values import NATURAL, PATH, POSITIVE, QUANTITY
+
+QUESTIONS = {
+    "model": ("Model (Hugging Face id, or CLAIM:PATH)", "Qwen/Qwen3-4B"),
+    "tasks": ("Tasks (CLAIM:PATH of JSONL files, or a Hugging Face data set)", "swe-tasks:train"),
+    "output": ("PersistentVolumeClaim for checkpoints and metrics", "runs"),
+    "gpus": ("GPUs of one node (0: CPU)", 8),
+    "nodes": ("Nodes", 1),
+}
+
+
+@click.command(
+    "init",
+    help="Write a SweRLJob with comments, in a layout that the model fits, to FILE or to standard output. On a"
+    " terminal, it asks for what the options leave open.",
+)
+@click.argument("file", type=PATH, required=False)
+@click.option("--model", metavar="MODEL", help="Hugging Face id, or CLAIM:PATH of a volume")
+@click.option("--tasks", metavar="TASKS", help="CLAIM:PATH of JSONL files, or a Hugging Face data set")
+@click.option("--held-out", metavar="TASKS", help="tasks that are never trained on")
+@click.option("--output-claim", "output", metavar="CLAIM", help="PersistentVolumeClaim of what the job writes")
+@click.option("--gpus", type=NATURAL, metavar="N", help="GPUs of one node; 0: CPU (default 8)")
+@click.option("--nodes", type=POSITIVE, metavar="N", help="nodes (default 1)")
+@click.option("--gpu-memory", type=QUANTITY, default="80Gi", help="memory of one GPU (default 80Gi)")
+@click.option("--name", metavar="NAME", help="name of the job (default: the model's)")
+@click.option("--image", metavar="REFERENCE", help="trainer image (default: that of this release)")
+@click.option("--steps", type=POSITIVE, default=100, help="training steps (default 100)")
+@click.option("--group-size", type=POSITIVE, default=8, help="episodes of a task in a step (default 8)")
+@click.option("--prompts", type=POSITIVE, default=8, help="tasks of a step (default 8)")
+@click.option("--secret", metavar="NAME", help="Secret with HF_TOKEN")
+@click.option("--force", is_flag=True, help="overwrite FILE")
+@runs
+async def write_job(options: Options) -> int:
+    """0; 1 when no layout of these GPUs fits the model."""
+    path = Path(options.file) if options.file else None
+    if path and path.exists() and not options.force:
+        raise click.UsageError(f"{path} exists; give --force to overwrite it, or name another file")
+    answers = {name: _answer(name, getattr(options, name)) for name in QUESTIONS}
+    outline = JobOutline(
+        **answers,
+        held_out=options.held_out,
+        name=options.name,
+        image=options.image,
+        steps=options.steps,
+        prompts_per_step=options.prompts,
+        group_size=options.group_size,
+        secret=options.secret,
+        gpu_memory=int(parse_quantity(options.gpu_memory)),
+    )
+    text = job_text(outline)
+    faults = file_faults(parse_job(text, "the job").job, outline.machines)
+    if path:
+        path.write_text(text)
+        print(f"{path} written; next: swerl validate {path}", file=sys.stderr)
+    else:
+        print(text, end="")
+    print(*(f"swerl: {fault.as_text()}\n" for fault in faults), sep="", end="", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _answer(name: str, given: Any) -> Any:
+    """The option's value, else the answer to its question; without a terminal the default."""
+    question, default = QUESTIONS[name]
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        if name in ("model", "tasks"):
+            raise click.UsageError(f"--{name} is missing, and standard input is no terminal to ask at")
+        return default
+    return click.prompt(question, default=default, type=type(default), err=True)
