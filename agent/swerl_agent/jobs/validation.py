@@ -28,6 +28,7 @@ _REFUSAL = re.compile(
     r"(?=, (?:spec|metadata|<nil>)[\w.\[\]-]*: |\]?$)",
     re.DOTALL,
 )
+_VALUE = re.compile(r'^: (?:"(?:[^"\\]|\\.)*"|[^":]*)(?:: )?')  # what was given; the rule follows
 _UNKNOWN = re.compile(r'unknown field "(?P<field>[^"]+)"')
 REMEDIES: Mapping[str, str] = {
     "PersistentVolumeClaim": "create it there, or name one of these: {others}",
@@ -124,7 +125,7 @@ def refusals(message: str, job: Json) -> list[Fault]:
         for match in _UNKNOWN.finditer(message)
     ]
     for match in _REFUSAL.finditer(message):
-        rule = match["rest"].rpartition(": ")[2].strip() or "a value is required"
+        rule = _VALUE.sub("", match["rest"]).strip() or "a value is required"
         faults.append(Fault(match["field"], _value(job, match["field"]), "refused by the API server", rule))
     return faults or [Fault("spec", "", "refused by the API server", message)]
 
