@@ -11,16 +11,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from swerl_api import API_VERSION
-from swerl_api.names import JOB_LABEL
+from swerl_api.names import JOB_LABEL, ROLE_LABEL
 from swerl_api.swerljob import duration_words
 from swerl_kube import Forbidden, Json, KubeClient
 
 from .overview import JobRow, job_row
-from .pods import RAY_ROLES, PodState, SandboxStates, event_time, role_of, sandbox_states, waiting_pods
+from .pods import RAY_ROLES, PodState, SandboxStates, event_time, sandbox_states, waiting_pods
 from .reasons import Cause, causes_of, seconds_since, status_of
 from .steering import find_job
 
 SHOWN_EVENTS = 10
+SHOWN_PODS = 20  # of those that are not ready
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,20 @@ async def describe(client: KubeClient, namespace: str, name: str) -> JobDescript
     job = await find_job(client, namespace, name)
     unread: list[str] = []
 
-    async def read(api: str, resource: str, labels: str = "") -> list[Json]:
+    async def read(api: str, resource: str, *, labels: str = "", fields: str = "") -> list[Json]:
         try:
-            return await client.list(api, resource, namespace, labels=labels)
+            return await client.list(api, resource, namespace, labels=labels, fields=fields)
         except Forbidden:
-            unread.append(resource)
+            if resource not in unread:
+                unread.append(resource)
             return []
 
     selector = f"{JOB_LABEL}={name}"
-    pods = await read("v1", "pods", selector)
-    groups = await read(API_VERSION, "swesandboxes", selector)
-    events = await read("v1", "events")
+    pods = await read("v1", "pods", labels=f"{selector},{ROLE_LABEL} in ({','.join(RAY_ROLES)})")
+    groups = await read(API_VERSION, "swesandboxes", labels=selector)
+    about = [name, status_of(job).ray_cluster, *(pod.name for pod in waiting_pods(pods, ())[:SHOWN_PODS])]
+    lists = [await read("v1", "events", fields=f"involvedObject.name={each}") for each in about if each]
+    events = [event for found in lists for event in found]
     return description(job, pods, groups, events, datetime.now(UTC), unread)
 
 
@@ -83,20 +87,17 @@ def description(
     now: datetime,
     unread: Sequence[str] = (),
 ) -> JobDescription:
-    """The description from what was read; of `events` those about the job and its Ray Pods count."""
+    """The description from what was read: the job's Ray Pods, SweSandboxes, and Events about the job and its Pods."""
     status = status_of(job)
-    names = {str(pod["metadata"]["name"]) for pod in pods if role_of(pod) in RAY_ROLES}
-    names |= {str(job["metadata"]["name"]), str(status.ray_cluster)}
-    about = [each for each in events if (each.get("involvedObject") or {}).get("name") in names]
     return JobDescription(
         row=job_row(job, now),
         attempt=status.attempt,
         failures=status.failures or 0,
         retries=int(job["spec"].get("retries", 3)),
         causes=causes_of(job),
-        pods=waiting_pods(pods, events),
+        pods=waiting_pods(pods, events)[:SHOWN_PODS],
         sandboxes=sandbox_states(groups),
-        events=sorted(about, key=event_time, reverse=True)[:SHOWN_EVENTS],
+        events=sorted(events, key=event_time, reverse=True)[:SHOWN_EVENTS],
         last_checkpoint=status.last_checkpoint,
         unread=unread,
         now=now,
