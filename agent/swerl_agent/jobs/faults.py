@@ -201,6 +201,11 @@ def _pattern(value: str, pattern: str) -> tuple[str, str]:
         return "not an absolute path", f"use /{value}"
     if pattern.startswith("^[^/]"):
         return "an absolute path", f"use {value.lstrip('/')}, the path inside the source"
+    if "A-Za-z_" in pattern:
+        return (
+            "not an import path",
+            f"use {re.sub('[^A-Za-z0-9_]+', '.', value).strip('.')}, as package.module.function",
+        )
     if "KMGTPE" in pattern:
         return "not a Kubernetes quantity", f"use {_quantity(value)}"
     if pattern.startswith("^[a-z0-9]"):

@@ -81,9 +81,7 @@ async def cancel_job(options: Options) -> int:
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
         row = jobs.job_row(await jobs.find_job(client, namespace, name), datetime.now(UTC))
-        if not options.yes and not _confirmed(
-            f"delete SweRLJob {namespace}/{name} ({row.phase}), which cannot resume?"
-        ):
+        if not options.yes and not _confirmed(f"SweRLJob {name} is {row.phase}. Delete it? It cannot be resumed"):
             return 1
         print_progress(options, f"deleting SweRLJob {name} and its Pods")
         gone = await jobs.cancel(client, namespace, name, seconds=options.wait)
