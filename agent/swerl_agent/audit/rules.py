@@ -88,7 +88,7 @@ RULES: Sequence[Rule] = (
         _GIT + r"(?:tag\b(?!\s+-d)|for-each-ref|ls-remote|describe|stash\s+(?:list|show))",
         (
             _GIT + r"(?:show|checkout|cherry-pick|diff|restore)\b",
-            r"\b(?:[0-9a-f]{7,40}|(?:origin|upstream)/\S+|v?\d+\.\d+(?:\.\d+)*)\b",
+            r"\b(?:[0-9a-f]{7,64}|(?:origin|upstream)/\S+|v?\d+\.\d+(?:\.\d+)*)\b",
         ),
         (
             _GIT + r"(?:log|rev-list|shortlog|grep|ls-tree|archive|blame)\b",

@@ -34,6 +34,7 @@ DIFF_TIMEOUT = 60.0  # seconds
 MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
 MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
 _LEFT_OUT, HEAD_MOVED = "left out ", "head moved"
+_LATE = "every change: git did not end in time"
 
 
 class NoRepository(SandboxError):
@@ -63,7 +64,7 @@ class Baseline:
     def __init__(
         self, session: CommandRunner, workdir: str, env: Mapping[str, str], *, diff_timeout: float = DIFF_TIMEOUT
     ) -> None:
-        """`diff_timeout`: seconds that a diff may take."""
+        """`diff_timeout`: seconds that a diff may take, and at least twice what the baseline took."""
         self._session, self._workdir, self._env = session, workdir, env
         self._diff_timeout = diff_timeout
         self._taking: asyncio.Task[None] | None = None
@@ -91,13 +92,21 @@ class Baseline:
             self._taking.exception()  # of a sandbox that was lost, which some command reported
 
     async def patch(self) -> Patch:
-        """The changes of the work tree since; raises SandboxError."""
+        """The changes of the work tree since; raises SandboxError.
+
+        Where all changes take git too long, those of files that the image's git tracks are tried alone.
+        """
         await self.ready()
         if self._place is None:
             patch = await self.printed(DIFF_COMMAND)
             missing = f"the patch is relative to HEAD: {self._missing}"
             return replace(patch, left_out=(missing, *patch.left_out)) if self._missing else patch
-        return await self.printed(_command("diff", self._workdir, *self._place, str(MAX_PATCH)))
+        diff = ("diff", self._workdir, *self._place, str(MAX_PATCH))
+        patch = await self.printed(_command(*diff))
+        if _LATE not in patch.left_out:
+            return patch
+        tracked = await self.printed(_command(*diff, "tracked"))
+        return replace(tracked, left_out=(*tracked.left_out, "new files: git did not end in time"))
 
     async def printed(self, command: str) -> Patch:
         """The diff that `command` prints."""
@@ -127,6 +136,7 @@ class Baseline:
         started = time.monotonic()
         result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT, cwd="/")
         self.seconds = time.monotonic() - started
+        self._diff_timeout = max(self._diff_timeout, 2 * self.seconds)
         last_line = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
         folder, _, tree = last_line[0].rpartition(" ")
         if result.exit_code == 0 and folder.startswith("/"):
@@ -172,7 +182,7 @@ def _command(*arguments: str) -> str:
 def _failure(result: CommandResult, errors: list[str]) -> tuple[str, ...]:
     """Why the output of a command is not a whole diff, as one item; () where it is."""
     if result.timed_out:
-        return ("every change: git did not end in time",)
+        return (_LATE,)
     if result.exit_code != 0:
         return (f"every change: {(errors or ['git ended with'])[-1][:500]} (exit code {result.exit_code})",)
     if result.stdout_bytes > len(result.stdout):

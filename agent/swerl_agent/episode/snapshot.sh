@@ -1,7 +1,8 @@
 # The work tree $2 of a sandbox, as it was handed out and as it is later. Needs git, sed, grep, find and a POSIX sh.
 #   take TREE ID            keeps the tree, with all content, in a new folder; prints the folder and the tree's object,
 #                           `none WHY` where nothing can be kept, or `unusable WHY` where no patch can be taken
-#   diff TREE FOLDER OBJECT LIMIT   prints the git diff from there to the tree as it is now, of at most LIMIT bytes
+#   diff TREE FOLDER OBJECT LIMIT [tracked]   prints the git diff from there to the tree as it is now, of at most LIMIT
+#                           bytes; with `tracked` new files are not looked for
 # Standard error has a line `left out PATH: WHY` for each change that the diff lacks, `head moved` where HEAD has, and
 # at its end `diff ended`.
 #
@@ -32,8 +33,12 @@ left_out() { printf 'left out %s: %s\n' "$1" "$2" >&2; }
 # Lines of the input that file $1 has, or has not. To the grep of BusyBox an empty file of patterns matches every line.
 listed() { if [ -s "$1" ]; then grep -Fxf "$1"; else cat >/dev/null; fi; }
 unlisted() { if [ -s "$1" ]; then grep -vFxf "$1"; else cat; fi; }
+object_format() { # of the repository of the current folder; gits that know one alone print the option
+  [ "$(repository_git rev-parse --show-object-format)" != sha256 ] || echo --object-format=sha256
+}
 escape_patterns() { sed 's/[][*?\\!# ]/\\&/g; s,^,/,' "$@"; }
 
+update_tracked() { : >"$store/too_large"; snapshot_git add -u --ignore-errors 2>"$store/errors"; [ $? -lt 2 ] && drop_links; }
 update() { # the index from the tree
   cp "$store/exclude" "$store/git/info/exclude"
   snapshot_git ls-files -o --exclude-standard >"$store/others" 2>"$store/errors" || return
@@ -75,7 +80,7 @@ take() {
     umask 022
     git config --system --add safe.directory "$tree" || git config --global --add safe.directory "$tree"
   ) 2>/dev/null
-  clean git init -q --template= --bare "$store/git" && mkdir -p "$store/git/info" || exit
+  clean git init -q --template= --bare $(object_format) "$store/git" && mkdir -p "$store/git/info" || exit
   printf '[core]\n\tbare = false\n\tquotePath = false\n\tcompression = 0\n\tfsync = none\n[gc]\n\tauto = 0\n' >>"$store/git/config"
   echo '* !text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace' >"$store/git/info/attributes"
   cat "$(repository_git rev-parse --git-path info/exclude)" >"$store/exclude" 2>/dev/null
@@ -102,9 +107,10 @@ keep_smallest() { # of the diff the smallest parts, one per file, that $1 bytes 
     on' "$store/kept" "$store/patch"
 }
 
-diff() { # object, limit
+diff() { # object, limit, `tracked`
+  index=end$3
   # With its time: of files that changed in the second of the index, git compares the content.
-  cp -p "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
+  cp -p "$store/index" "$store/$index" && "update${3:+_tracked}" || { cat "$store/errors" >&2; exit 1; }
   [ "$(repository_git rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
   # Ignored files that the agent's git tracks.
   repository_git ls-files -ci --exclude-standard >"$store/forced"
@@ -135,6 +141,6 @@ case $operation in
     store=$3
     [ ! -r "$store/path" ] || IFS= read -r PATH <"$store/path" # that of the image: the agent's may lead to no git
     [ -e "$store/index" ] || { echo "$store was removed" >&2; exit 1; }
-    diff "$4" "$5"
+    diff "$4" "$5" "${6:-}"
     ;;
 esac

@@ -13,9 +13,10 @@ scrub_history() {
 # Sets the repository of our own to the tree as the image has it: what git knows, changed or not, byte by byte. What
 # differs from the image's commit is reported.
 take_baseline() {
-  local own=$scratch/image store path number=0
+  local own=$scratch/image store path number=0 format=()
+  [[ $(images rev-parse --show-object-format 2> /dev/null) != sha256 ]] || format=(--object-format=sha256)
   store=$(images rev-parse --git-common-dir) && store=$(cd "$store" && pwd) || return
-  git init -q --template= --bare "$own" && mkdir -p "$own/info" || return
+  git init -q --template= --bare "${format[@]}" "$own" && mkdir -p "$own/info" || return
   printf '%s/objects\n' "$store" > "$own/objects/info/alternates"
   printf '[core]\n\tbare = false\n[user]\n\tname = image\n\temail = image\n' >> "$own/config"
   echo '* !text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace' > "$own/info/attributes"

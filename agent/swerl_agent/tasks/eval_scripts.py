@@ -14,7 +14,7 @@ from .sources import RowSource
 from .task import TaskError
 from .test_specs import render_eval_script
 
-_CHECKOUT = re.compile(r"^\s*git checkout (?:-\S+ )*[0-9a-f]{7,40}\s*$", re.MULTILINE)
+_CHECKOUT = re.compile(r"^\s*git checkout (?:-\S+ )*[0-9a-f]{7,64}\s*$", re.MULTILINE)
 
 
 def scripts_of(source: RowSource) -> dict[str, str]:

@@ -170,6 +170,33 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+@pytest.fixture
+def image(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository that its image changed after the commit: an edited file, an untracked one, ignored ones."""
+    home = repository.parent / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(home / "system"))
+    (repository / ".gitignore").write_text("out/\n*.log\n")
+    (repository / "kept.log").write_text("tracked, though ignored\n")
+    (repository / "tox.ini").write_text("[pytest]\naddopts =\n")
+    git(repository, "add", "-A", "-f")
+    git(repository, "commit", "-qm", "base")
+    (repository / "tox.ini").write_text("[pytest]\naddopts = -rA\n")
+    (repository / "build").mkdir()
+    (repository / "build/lib.py").write_bytes(b"a\r\nb\r\n")
+    (repository / "out").mkdir()
+    (repository / "out/built.o").write_bytes(b"\0\1")
+    return repository
+
+
 Run = Callable[..., tuple[Episode, Script]]
 
 

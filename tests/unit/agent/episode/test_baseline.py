@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -12,15 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_agent.episode.baseline import MAX_PATCH, Baseline, NoRepository, Patch
-from swerl_agent.episode.workspace import ENVIRONMENT
+from swerl_agent.episode.baseline import MAX_PATCH, NoRepository, Patch
 from swerl_agent.sandbox import CommandResult
 
-from .conftest import Shell
-
-FIX = "sed -i s/41/42/ kit.py"
-IDENTITY = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b"
-COMMIT = f"{IDENTITY}; git add -A; git commit -qm fix"
+from .conftest import Shell, git
+from .patches import COMMIT, FIX, IDENTITY, applied, patch_after
 
 # What an agent does to its repository besides the fix, after which the patch is the fix alone.
 STATES = {
@@ -59,55 +54,6 @@ STATES = {
     "a folder of another owner": "[ $(id -u) != 0 ] || chown -R 1000:1000 .",
     "a commit of ignored rubbish": f"mkdir -p out; echo x > out/x.o; {COMMIT}",
 }
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
-    return done.stdout.decode("utf-8", "surrogateescape")
-
-
-@pytest.fixture
-def image(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository that its image changed after the commit: an edited file, an untracked one, ignored ones."""
-    home = repository.parent / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
-    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(home / "system"))
-    (repository / ".gitignore").write_text("out/\n*.log\n")
-    (repository / "kept.log").write_text("tracked, though ignored\n")
-    (repository / "tox.ini").write_text("[pytest]\naddopts =\n")
-    git(repository, "add", "-A", "-f")
-    git(repository, "commit", "-qm", "base")
-    (repository / "tox.ini").write_text("[pytest]\naddopts = -rA\n")
-    (repository / "build").mkdir()
-    (repository / "build/lib.py").write_bytes(b"a\r\nb\r\n")
-    (repository / "out").mkdir()
-    (repository / "out/built.o").write_bytes(b"\0\1")
-    return repository
-
-
-def patch_after(folder: Path, *commands: str, twice: bool = False, shell: Shell | None = None) -> Patch:
-    """The patch after commands of an agent."""
-    shell = shell or Shell(folder)
-
-    async def episode() -> Patch:
-        baseline = Baseline(shell, str(folder), ENVIRONMENT)
-        baseline.begin()
-        await baseline.ready()
-        for command in commands:
-            await shell.run(command, timeout=60)
-        first = await baseline.patch()
-        return await baseline.patch() if twice else first
-
-    return asyncio.run(episode())
-
-
-def applied(patch: Patch, folder: Path) -> None:
-    """Apply a patch as grading does."""
-    text = patch.text.encode("utf-8", "surrogateescape")
-    subprocess.run(["git", "apply", "--verbose", "-"], cwd=folder, input=text, check=True)
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -184,15 +130,6 @@ def test_files_that_the_image_ignores_are_no_change_once_the_agent_does_not(imag
 def test_patch_has_no_line_of_the_shell(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDPATH", ".:/tmp")
     assert patch_after(image, "mkdir new; cd new; git init -q; echo x > inner.py").text.startswith("diff --git ")
-
-
-def test_baseline_that_cannot_be_taken_leaves_nothing(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(image.parent))
-    shutil.rmtree(image / ".git")
-    git(image, "init", "-q", "--object-format=sha256")  # the baseline's own repository has another
-    git(image, "add", "-A")
-    assert "malformed index" in patch_after(image, "true").left_out[0]
-    assert not list(image.parent.glob(".swerl-tree-*"))
 
 
 def test_repository_that_the_image_holds_within_the_tree_is_compared_by_its_files(image: Path) -> None:

@@ -34,6 +34,17 @@ def test_later_objects_are_gone_before_the_patch_is_there(repository: Path, tmp_
     assert report.log.startswith(b"one\n2\nthree\nfatal:"), report.log
 
 
+def test_repository_of_sha256_objects_is_graded(repository: Path, tmp_path: Path) -> None:
+    shutil.rmtree(repository / ".git")
+    git(repository, "init", "-q", "--object-format=sha256")
+    git(repository, "add", "-A", ":!kit.egg-info")
+    git(repository, "commit", "-q", "-m", "base")
+    patch = diff_of(repository, {"a.py": "one\n2\nthree\n", "tests/test_a.py": None, "new.bin": "\0\1"})
+    report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain; cat tests/test_a.py")
+    assert report.log.decode().splitlines() == [" M a.py", "?? kit.egg-info/", "?? new.bin", "t"]
+    assert report.scrubbed in ("clean", "removed")
+
+
 def test_no_line_ends_the_script_early(repository: Path, tmp_path: Path) -> None:
     lines = ["EOF", "EOF_114329324912 ", "'EOF'", "PATCH", "eval.sh", "COMPLETE", ""]
     script = "cat <<'EOF_114329324912'\n" + "\n".join(lines) + "\nEOF_114329324912\necho last"
