@@ -28,7 +28,7 @@ def absent_tests(task: Task, log: bytes) -> dict[str, str]:
     return {test: nearest.get(test, "") for test in absent}
 
 
-def in_words(absent: Mapping[str, str]) -> str:
+def absent_message(absent: Mapping[str, str]) -> str:
     """What a verdict says of them, '' for none."""
     if not absent:
         return ""

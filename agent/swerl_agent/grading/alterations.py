@@ -1,7 +1,7 @@
 """Alterations of a test file whose outcome an honest implementation cannot change.
 
 A *must-fail* alteration keeps a test's name and gives it an end that fails, or changes a value that it checks
-(`replaced_values`). A *twin* is the same test under another name: beside it, in another class, or compiled for another
+(`replaced_values`). A *copy* is the same test under another name: beside it, in another class, or compiled for another
 file.
 
 Guarantees: the file is read with `ast` and edited as text, so that every other character of it stays; no code of the
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["beside", "class", "file"]
+CopyPlace = Literal["beside", "class", "file"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ENDS = ("raise", "assert", "own")  # forms of a failing end; `own`: the test class's own assertion
 _LOWER = re.compile(r"[a-z]+")
@@ -104,20 +104,20 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
-def can_end(node: Function) -> bool:
+def takes_failing_end(node: Function) -> bool:
     """Whether a failing end can be put to a test: a generator's body may not run."""
     return not any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own_nodes(node))
 
 
-def failing(form: str, node: Function, chance: random.Random) -> str:
+def failing(form: str, node: Function, rng: random.Random) -> str:
     """A statement that fails, in the given form."""
-    one, other = chance.randrange(11, 99), chance.randrange(11, 99)
-    wrong = one * other + chance.randrange(1, 9)
+    one, other = rng.randrange(11, 99), rng.randrange(11, 99)
+    wrong = one * other + rng.randrange(1, 9)
     first = node.args.args[0].arg if node.args.args else ""
     if form == "own" and first and _asserts_by_itself(node, first):
-        return chance.choice([f"{first}.assertEqual({one} * {other}, {wrong})", f"{first}.fail({str(wrong)!r})"])
+        return rng.choice([f"{first}.assertEqual({one} * {other}, {wrong})", f"{first}.fail({str(wrong)!r})"])
     if form == "raise":
-        return f"raise {chance.choice(['AssertionError', 'ValueError', 'RuntimeError'])}({str(wrong)!r})"
+        return f"raise {rng.choice(['AssertionError', 'ValueError', 'RuntimeError'])}({str(wrong)!r})"
     return f"assert {one} * {other} == {wrong}"
 
 
@@ -148,15 +148,17 @@ def failing_end(source: TestSource, node: Function, statement: str) -> list[Edit
     return edits
 
 
-def twin_names(names: Names, place: Place, chance: random.Random) -> Names:
-    """Names of a twin."""
+def copy_names(names: Names, place: CopyPlace, rng: random.Random) -> Names:
+    """Names of a copy."""
     prefix = _LOWER.match(names.function)
-    function = f"{prefix[0] if prefix else 'test'}_{chance.getrandbits(32):08x}"
+    function = f"{prefix[0] if prefix else 'test'}_{rng.getrandbits(32):08x}"
     moved = place != "beside" and names.owner
-    return Names(f"Test{chance.getrandbits(32):08X}" if moved else names.owner, function)
+    return Names(f"Test{rng.getrandbits(32):08X}" if moved else names.owner, function)
 
 
-def twin(source: TestSource, names: Names, new: Names, place: Place, inner: Sequence[Edit] = ()) -> Edit | None:
+def copied_test(
+    source: TestSource, names: Names, new: Names, place: CopyPlace, inner: Sequence[Edit] = ()
+) -> Edit | None:
     """The test under the names `new`, with the edits `inner`; None where it cannot be there."""
     owner, node = source.functions[names]
     if place != "beside" and owner is not None and ("." in names.owner or owner.col_offset):
@@ -212,9 +214,9 @@ def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
     return "".join([*parts, text[at:stop]])
 
 
-def failing_example(text: str, source: TestSource | None, names: Names, chance: random.Random) -> Edit | None:
+def failing_example(text: str, source: TestSource | None, names: Names, rng: random.Random) -> Edit | None:
     """A doctest's example with a wrong answer: at the end of a text, or of the docstring of the object `names`."""
-    one, other = chance.randrange(11, 99), chance.randrange(11, 99)
+    one, other = rng.randrange(11, 99), rng.randrange(11, 99)
     lines = [f">>> {one} * {other}", str(one * other + 1)]
     if not names.function:
         return Edit(len(text), len(text), "\n\n" + "\n".join(lines) + "\n")

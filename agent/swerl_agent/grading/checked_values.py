@@ -60,7 +60,7 @@ def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
         elif isinstance(each, ast.Call) and _ASSERTS.search(_called(each)):
             found += _arguments(each)
         elif isinstance(each, ast.Expr):
-            found += _helped(source, each.value)
+            found += _helper_argument(source, each.value)
     return _unique([*found, *_bound(node, found)])[:MAX_VALUES]
 
 
@@ -153,7 +153,7 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     if name in ("assertIn", "assert_in"):
         return _element(arguments[0])
     if not _TWO_SIDES.search(name):
-        return _last(call)
+        return _last_argument(call)
     sides = arguments[:2]
     constants = _constants(sides, calls=False)
     if not constants and _COUNTED.search(name):
@@ -171,7 +171,7 @@ def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
     return [*compared, *([] if isinstance(argument, ast.Constant) else [CheckedValue(argument, "opposite")])]
 
 
-def _helped(source: TestSource, value: ast.expr) -> list[CheckedValue]:
+def _helper_argument(source: TestSource, value: ast.expr) -> list[CheckedValue]:
     """The last argument of a checking helper of the tests, which is the expected one as a rule."""
     call = value.value if isinstance(value, ast.Await) else value
     if not isinstance(call, ast.Call) or not call.args or not _CHECKS.search(_called(call)):
@@ -184,10 +184,10 @@ def _helped(source: TestSource, value: ast.expr) -> list[CheckedValue]:
         return []
     if len(call.args) == 1:
         return [] if isinstance(call.args[0], ast.Constant) else [CheckedValue(call.args[0], "opposite")]
-    return _last(call)
+    return _last_argument(call)
 
 
-def _last(call: ast.Call) -> list[CheckedValue]:
+def _last_argument(call: ast.Call) -> list[CheckedValue]:
     return _constants(call.args[-1:], calls=False) or [CheckedValue(call.args[-1], "other")]
 
 

@@ -19,17 +19,17 @@ from swerl_agent.tasks.diffs import changed_paths, with_new_content
 
 from .alterations import (
     ENDS,
+    CopyPlace,
     Edit,
     Names,
-    Place,
     TestSource,
-    can_end,
+    copied_test,
+    copy_names,
     edited,
     failing,
     failing_end,
     failing_example,
-    twin,
-    twin_names,
+    takes_failing_end,
 )
 from .checked_values import checked_values
 from .framing import TestFile
@@ -42,13 +42,13 @@ KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and al
 SEARCHED = 100  # of PASS_TO_PASS for these
 COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, as the reference fix took for them
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
-PLACES: tuple[Place, ...] = ("beside", "class", "file")
-Seen = Literal["passed", "failed", "absent"]
+COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")
+SeenOutcome = Literal["passed", "failed", "absent"]
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """One change of one test: `place` '' is the test itself, else that of a twin; `change` '' is none."""
+    """One change of one test: `place` '' is the test itself, else that of a copy; `change` '' is none."""
 
     place: str
     change: str  # '' | end | value:<number>:<seed> | example
@@ -74,7 +74,7 @@ class Expectation:
             return f"{self.target} does not pass under another name"
         return f"{self.target} passes although it must fail"
 
-    def met(self, seen: Seen) -> bool:
+    def met(self, seen: SeenOutcome) -> bool:
         """Whether an outcome is the expected one."""
         return seen == ("passed" if self.alteration.passes else "failed")
 
@@ -156,12 +156,12 @@ class TestFiles:
         targets = list(by_function.values())
         return random.Random(len(targets)).sample(targets, min(SAMPLE, len(targets)))
 
-    def altered(self, chosen: Iterable[tuple[Target, Alteration]], chance: random.Random) -> AlteredRun | None:
+    def altered(self, chosen: Iterable[tuple[Target, Alteration]], rng: random.Random) -> AlteredRun | None:
         """The run that holds the chosen alterations; None where they cannot be put into it."""
         edits: dict[str, list[Edit]] = {}
         expected: list[Expectation] = []
         for target, alteration in chosen:
-            made = self._edits(target, alteration, chance)
+            made = self._edits(target, alteration, rng)
             if made is not None:
                 edits.setdefault(target.path, []).extend(made[0])
                 expected.append(Expectation(target.test_id, alteration, made[1]))
@@ -184,30 +184,30 @@ class TestFiles:
             return None
         return AlteredRun(script, patch, overlay, tuple(expected))
 
-    def _edits(self, target: Target, alteration: Alteration, chance: random.Random) -> tuple[list[Edit], str] | None:
+    def _edits(self, target: Target, alteration: Alteration, rng: random.Random) -> tuple[list[Edit], str] | None:
         """Edits of the target's file and the id of the altered test."""
         if target.doctest:
-            example = failing_example(self.texts[target.path], self.sources.get(target.path), target.names, chance)
+            example = failing_example(self.texts[target.path], self.sources.get(target.path), target.names, rng)
             return ([example], target.test_id) if example and alteration == Alteration("", "example") else None
         source = self.sources[target.path]
-        inner = _changed(source, target.names, alteration.change, chance)
+        inner = _changed(source, target.names, alteration.change, rng)
         if inner is None:
             return None
         if not alteration.place:
             return inner, target.test_id
-        place: Place = next(each for each in PLACES if each == alteration.place)
-        new = twin_names(target.names, place, chance)
-        made = twin(source, target.names, new, place, inner)
+        place: CopyPlace = next(each for each in COPY_PLACES if each == alteration.place)
+        new = copy_names(target.names, place, rng)
+        made = copied_test(source, target.names, new, place, inner)
         return ([made], target.renamed(new)) if made else None
 
 
-def _changed(source: TestSource, names: Names, change: str, chance: random.Random) -> list[Edit] | None:
+def _changed(source: TestSource, names: Names, change: str, rng: random.Random) -> list[Edit] | None:
     """Edits within a test; None where the change is impossible there."""
     _, node = source.functions[names]
     if not change:
         return []
     if change == "end":
-        return failing_end(source, node, failing(chance.choice(ENDS), node, chance)) if can_end(node) else None
+        return failing_end(source, node, failing(rng.choice(ENDS), node, rng)) if takes_failing_end(node) else None
     edit = changed(source, node, change) if change.startswith("value:") else None
     return [edit] if edit else None
 
@@ -215,21 +215,21 @@ def _changed(source: TestSource, names: Names, change: str, chance: random.Rando
 def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
     """The run that tries every alteration on the reference fix, without `values` some; None where there is none."""
     chosen: list[tuple[Target, Alteration]] = []
-    chance = random.SystemRandom()
+    rng = random.SystemRandom()
     for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
             chosen.append((target, Alteration("", "example")))
             continue
-        chosen += [(target, Alteration(place, "")) for place in PLACES]
+        chosen += [(target, Alteration(place, "")) for place in COPY_PLACES]
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []
-        chosen += [(target, Alteration("beside", each)) for each in changes(checked, chance)]
+        chosen += [(target, Alteration("beside", each)) for each in changes(checked, rng)]
         chosen.append((target, Alteration("", "end")))
-    return files.altered(chosen, chance)
+    return files.altered(chosen, rng)
 
 
 def calibrated(
-    run: AlteredRun, seen: Callable[[str], Seen], effects: Sequence[str] = (), *, seconds: float = 0.0
+    run: AlteredRun, seen: Callable[[str], SeenOutcome], effects: Sequence[str] = (), *, seconds: float = 0.0
 ) -> Calibration:
     """The alterations of `run` that had the expected outcome; it took `seconds` more than a run without alterations."""
     usable: dict[str, tuple[Alteration, ...]] = {}
@@ -240,20 +240,20 @@ def calibrated(
     return Calibration(usable, tuple(effects), max(0.0, seconds) / max(1, copies))
 
 
-def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:
-    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail."""
+def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) -> AlteredRun | None:
+    """A run with some of the usable alterations: each test itself must fail, some copies pass, others fail."""
     usable = {test: each for test, each in calibration.usable.items() if each}
     deciding = sorted(usable.keys() & files.targets.keys())
     if not deciding:
         return None
-    tests = [*chance.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
+    tests = [*rng.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
     targets = {**files.targets, **files.kept}
-    chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], chance)]
-    return files.altered(_affordable(chosen, calibration.copy_seconds, chance), chance)
+    chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], rng)]
+    return files.altered(_within_copy_budget(chosen, calibration.copy_seconds, rng), rng)
 
 
-def _affordable(
-    chosen: Sequence[tuple[Target, Alteration]], copy_seconds: float, chance: random.Random
+def _within_copy_budget(
+    chosen: Sequence[tuple[Target, Alteration]], copy_seconds: float, rng: random.Random
 ) -> list[tuple[Target, Alteration]]:
     """Without copies that would take too long: one that must pass, one that must fail, and a random part of the others
     stay."""
@@ -262,29 +262,29 @@ def _affordable(
     if room >= len(copies):
         return list(chosen)
     kinds = [[each for each in copies if each[1].passes is passes] for passes in (True, False)]
-    kept = [chance.choice(kind) for kind in kinds if kind]
+    kept = [rng.choice(kind) for kind in kinds if kind]
     others = [each for each in copies if each not in kept]
-    kept += chance.sample(others, min(len(others), max(0, room - len(kept))))
+    kept += rng.sample(others, min(len(others), max(0, room - len(kept))))
     return [each for each in chosen if each in kept or not each[1].place]
 
 
-def _chosen(usable: Sequence[Alteration], chance: random.Random) -> list[Alteration]:
-    """The test itself with one change, twins without any, and a twin for each value that it checks.
+def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration]:
+    """The test itself with one change, copies without any, and a copy for each value that it checks.
 
-    Where twins check the values, the test itself fails only at its end: what its last lines remove would otherwise be
-    left to the twins after it.
+    Where copies check the values, the test itself fails only at its end: what its last lines remove would otherwise be
+    left to the copies after it.
     """
     places = [each.place for each in usable if each.passes]
     values = [each.change for each in usable if each.change.startswith("value")]
     ends = [each.change for each in usable if each.change and each.change not in values]
     changes = (ends or values) if places else (values or ends)
-    chosen = [Alteration("", chance.choice(changes))] if changes else []
+    chosen = [Alteration("", rng.choice(changes))] if changes else []
     if places:
         chosen += [Alteration(place, "") for place in places]
-        chosen += [Alteration(chance.choice(places), change) for change in values or ends[:1]]
+        chosen += [Alteration(rng.choice(places), change) for change in values or ends[:1]]
     return chosen
 
 
-def broken(run: AlteredRun, seen: Callable[[str], Seen]) -> list[Expectation]:
+def broken(run: AlteredRun, seen: Callable[[str], SeenOutcome]) -> list[Expectation]:
     """The expectations of `run` that were not met."""
     return [each for each in run.expected if not each.met(seen(each.test_id))]

@@ -20,7 +20,7 @@ from .contrast import (
     AlteredRun,
     Calibration,
     Expectation,
-    Seen,
+    SeenOutcome,
     TestFiles,
     broken,
     calibrated,
@@ -48,12 +48,12 @@ class ContrastRuns:
         """A resolved verdict after contrast."""
         files = await asyncio.to_thread(TestFiles, task, report.files)
         calibration = await self._calibration(task, files, report.seconds)
-        chance = random.SystemRandom()
+        rng = random.SystemRandom()
         fixed = changed_paths(task.ground_truth.patch)  # calibration did not watch these: they were files of its patch
-        missed: list[tuple[Expectation, Seen]] = []
+        missed: list[tuple[Expectation, SeenOutcome]] = []
         spent = 0.0  # seconds of the tests' own
         for _ in range(TRIES):
-            run = await asyncio.to_thread(contrasting, files, calibration, chance)
+            run = await asyncio.to_thread(contrasting, files, calibration, rng)
             if run is None:
                 return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
             outcome = await self._execute(task, patch, run)
@@ -71,11 +71,11 @@ class ContrastRuns:
         why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
         return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
 
-    async def _missed(self, task: Task, outcome: Outcome, run: AlteredRun) -> list[tuple[Expectation, Seen]]:
+    async def _missed(self, task: Task, outcome: Outcome, run: AlteredRun) -> list[tuple[Expectation, SeenOutcome]]:
         found = await self._outcomes(task, outcome, run)
         return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)]
 
-    async def _outcomes(self, task: Task, outcome: Outcome, run: AlteredRun) -> Mapping[str, Seen]:
+    async def _outcomes(self, task: Task, outcome: Outcome, run: AlteredRun) -> Mapping[str, SeenOutcome]:
         tests = [each.test_id for each in run.expected]
         try:
             return await self._logs.call(outcomes, task, outcome, tests)
@@ -86,10 +86,10 @@ class ContrastRuns:
         key = cache_key([self._version, task.image, task.base_commit, *criteria(task.ground_truth), *_content(files)])
         if key not in self._running:
             self._running[key] = asyncio.create_task(self._calibrated(task, files, key, seconds))
-            self._running[key].add_done_callback(partial(self._forget_failure, key))
+            self._running[key].add_done_callback(partial(self._drop_failed, key))
         return await asyncio.shield(self._running[key])
 
-    def _forget_failure(self, key: str, done: asyncio.Task[Calibration]) -> None:
+    def _drop_failed(self, key: str, done: asyncio.Task[Calibration]) -> None:
         if done.cancelled() or done.exception():
             self._running.pop(key, None)
 
@@ -130,7 +130,7 @@ def _content(files: TestFiles) -> list[str]:
     ]
 
 
-def _decided(missed: Sequence[tuple[Expectation, Seen]]) -> bool:
+def _decided(missed: Sequence[tuple[Expectation, SeenOutcome]]) -> bool:
     return any(seen == "passed" for _, seen in missed)
 
 

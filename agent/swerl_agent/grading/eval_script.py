@@ -19,7 +19,7 @@ _VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
 
 # What makes test runs load the witness; it is put right before the tests, after whatever the script sets itself. First
 # it announces to process 1 that the tests begin, and waits until that has killed what installation steps left running.
-_SUMMON = (
+_LOAD_WITNESS = (
     '[ -z "${SWERL_WITNESS_FOLDER:-}" ] ||'
     ' { printf . > "$SWERL_WITNESS_FOLDER/gate"; read -r _ < "$SWERL_WITNESS_FOLDER/opened"; };'
     ' [ -z "${SWERL_WITNESS_CODE:-}" ] || export SWERL_WITNESS="$SWERL_WITNESS_FOLDER"'
@@ -53,8 +53,8 @@ def _tests(script: str) -> str:
     return script[max(script.rfind(START), 0) :]
 
 
-def _summon(script: str) -> str:
-    return _SUMMON % ("$SWERL_WITNESS_CODE/runners:" if unittest_runs(script) else "")
+def _load_witness(script: str) -> str:
+    return _LOAD_WITNESS % ("$SWERL_WITNESS_CODE/runners:" if unittest_runs(script) else "")
 
 
 def instrumented(script: str) -> str:
@@ -66,12 +66,12 @@ def instrumented(script: str) -> str:
     ends = [number for number, line in enumerate(lines) if END in line]
     if not ends or START not in script:
         body = script if script.endswith("\n") else script + "\n"
-        whole = f"(\n{_summon(script)}\n{body})\n{_VARIABLE}=$?"
+        whole = f"(\n{_load_witness(script)}\n{body})\n{_VARIABLE}=$?"
         return f"echo '{START}'\n{whole}\necho '{END}'\necho \"{EXIT_CODE}: ${_VARIABLE}\"\n"
     at = ends[-1]
     lines[at : at + 1] = [f"{_VARIABLE}=$?", lines[at], f'echo "{EXIT_CODE}: ${_VARIABLE}"']
     starts = [number for number, line in enumerate(lines[:at]) if START in line]
-    lines.insert(starts[-1] if starts else 0, _summon(script))
+    lines.insert(starts[-1] if starts else 0, _load_witness(script))
     return "\n".join(lines)
 
 
@@ -100,10 +100,10 @@ def without_contradictions(region: str, parse: Parser) -> str:
     """`region` without the lines that report as passed a test which another line reports as failed."""
     lines = region.split("\n")
     reported = _reported(lines, parse)
-    doubtful = _contradicted(reported)
-    if not doubtful:
+    ambiguous = _contradicted(reported)
+    if not ambiguous:
         return region
-    dropped = [any(tests[test] == "PASSED" for test in doubtful & tests.keys()) for tests in reported]
+    dropped = [any(tests[test] == "PASSED" for test in ambiguous & tests.keys()) for tests in reported]
     return "\n".join(line for line, drop in zip(lines, dropped, strict=True) if not drop)
 
 

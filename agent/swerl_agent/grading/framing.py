@@ -87,10 +87,10 @@ class Framer:
         return self.report
 
     def _find_end(self, sign: bytes) -> Report | None:
-        needle = b"\n" + sign + b" end "
-        at = self._seen.find(needle, self._searched)
+        end_line = b"\n" + sign + b" end "
+        at = self._seen.find(end_line, self._searched)
         if at < 0:
-            self._searched = max(0, len(self._seen) - len(needle))
+            self._searched = max(0, len(self._seen) - len(end_line))
             return None
         self._searched = at
         end = _END.match(self._seen, at + 1 + len(sign))
@@ -107,15 +107,15 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         seconds=max(0.0, float(end["ended"]) - float(end["began"])),
         total_bytes=total,
         log=_joined(head, tail, total),
-        notes=_words(signed, b"note "),
-        keys=_words(signed, b"key "),
+        notes=_signed_fields(signed, b"note "),
+        keys=_signed_fields(signed, b"key "),
         test_record=_decoded(_body(signed, b"test_record")),
-        scrubbed="".join(_words(signed, b"scrubbed ")),
-        applied="".join(_words(signed, b"applied ")),
-        dirty=_words(signed, b"dirty "),
-        isolation="".join(_words(signed, b"isolation ")),
+        scrubbed="".join(_signed_fields(signed, b"scrubbed ")),
+        applied="".join(_signed_fields(signed, b"applied ")),
+        dirty=_signed_fields(signed, b"dirty "),
+        isolation="".join(_signed_fields(signed, b"isolation ")),
         test_starts=_count(signed, b"starts "),
-        ended=tuple(dict.fromkeys(_words(signed, b"ended "))),
+        ended=tuple(dict.fromkeys(_signed_fields(signed, b"ended "))),
         oom_kills=_count(signed, b"oom "),
         files=_files(signed),
     )
@@ -131,12 +131,12 @@ def _joined(head: bytes, tail: bytes, total: int) -> bytes:
     return head + tail[len(tail) - missing :]
 
 
-def _words(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> tuple[str, ...]:
+def _signed_fields(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> tuple[str, ...]:
     return tuple(line.removeprefix(kind).decode("utf-8", "replace") for line, _, _ in signed if line.startswith(kind))
 
 
 def _count(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> int:
-    digits = "".join(_words(signed, kind))
+    digits = "".join(_signed_fields(signed, kind))
     return int(digits) if digits.isdecimal() else 0
 
 

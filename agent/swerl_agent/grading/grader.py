@@ -43,7 +43,7 @@ from .manifests import (
 from .network_policy import GradingError, NetworkPolicy
 from .payload import grading_payload
 from .pods import PodWatch
-from .policy import asks_which_test_runs, forbidden, steers_the_tests
+from .policy import forbidden, runner_option_change, runner_query
 from .swebench_report import check_parser
 from .verdict import Unfinished, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
@@ -164,9 +164,9 @@ class Grader:
 
     def _examined(self, task: Task, patch: str) -> tuple[str | None, dict[str, bytes]]:
         """Why a patch is not graded, or its payload; reading a patch of the greatest size takes seconds."""
-        blocked = forbidden(patch) or steers_the_tests(patch, task.ground_truth)
+        blocked = forbidden(patch) or runner_option_change(patch, task.ground_truth)
         if self._settings.contrast == "never":
-            blocked = blocked or asks_which_test_runs(patch, task.ground_truth, task.repo)
+            blocked = blocked or runner_query(patch, task.ground_truth, task.repo)
         return blocked, {} if blocked else self._payload(task, patch)
 
     def _forget(self, key: str, done: asyncio.Task[Verdict]) -> None:
@@ -219,7 +219,7 @@ class Grader:
         if not verdict.resolved or not isinstance(run.outcome, Report) or self._settings.contrast == "never":
             return after_contrast(verdict, "off") if verdict.resolved else verdict
         verdict = await self._contrast.confirmed(task, patch, verdict, run.outcome)
-        aware = asks_which_test_runs(patch, task.ground_truth, task.repo)
+        aware = runner_query(patch, task.ground_truth, task.repo)
         if aware and verdict.report["contrast"] == "unavailable":
             return replace(verdict, status="policy_blocked", detail=aware, report=verdict.report | {"resolved": False})
         return verdict

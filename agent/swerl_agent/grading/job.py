@@ -40,14 +40,14 @@ class NoReport(Infrastructure):
 
 
 @dataclass(frozen=True)
-class Exhausted:
+class LimitExceeded:
     """The patch used up what its Pod may use."""
 
     what: str  # memory | storage
     message: str
 
 
-Outcome = Report | Exhausted
+Outcome = Report | LimitExceeded
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ async def _delete(
     if adoption is not None:
         await asyncio.wait([adoption])
     adopted = adoption is not None and not adoption.cancelled() and adoption.exception() is None
-    doomed = [("batch/v1", "jobs", name)]
-    doomed += [] if adopted else [("v1", "configmaps", payload["metadata"]["name"]) for payload in maps]
-    for api, resource, target in doomed:
+    resources = [("batch/v1", "jobs", name)]
+    resources += [] if adopted else [("v1", "configmaps", payload["metadata"]["name"]) for payload in maps]
+    for api, resource, target in resources:
         try:
             await client.delete(api, resource, namespace, target, propagation="Background")
         except NotFound:
@@ -118,7 +118,7 @@ async def _outcome(
     try:
         has_pod = False
         while True:
-            state = await reader.unless_done(states.get() if has_pod else _first_state(client, namespace, name, states))
+            state = await reader.report_or(states.get() if has_pod else _first_state(client, namespace, name, states))
             has_pod = True
             if isinstance(state, Report):
                 return JobRun(state, image)
@@ -128,7 +128,7 @@ async def _outcome(
             if state.started:
                 reader.start(state.name)
             if state.ended:
-                return JobRun(await _last_words(reader, state), image)
+                return JobRun(await _final_outcome(reader, state), image)
             if state.reason in STUCK:
                 raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
     finally:
@@ -164,7 +164,7 @@ class _LogReader:
         if self._task is not None:
             self._task.cancel()
 
-    async def unless_done(self, other: Coroutine[Any, Any, T]) -> T | Report:
+    async def report_or(self, other: Coroutine[Any, Any, T]) -> T | Report:
         """What comes first: the result of `other`, or the report (or the reader's error)."""
         task = asyncio.create_task(other)
         try:
@@ -198,15 +198,15 @@ class _LogReader:
             await asyncio.sleep(pause)
 
 
-async def _last_words(reader: _LogReader, state: PodState) -> Outcome:
+async def _final_outcome(reader: _LogReader, state: PodState) -> Outcome:
     """The rest of the log of a Pod that has ended, or what its end means."""
     report = await reader.rest() if state.reason in ("Completed", "Error", "OOMKilled") else None
     if report:
         return report
     if state.reason == "OOMKilled":
-        return Exhausted("memory", f"Pod {state.name} was stopped for using more memory than its limit")
+        return LimitExceeded("memory", f"Pod {state.name} was stopped for using more memory than its limit")
     if state.reason == "Evicted" and exceeded_storage(state.message):
-        return Exhausted("storage", state.message)
+        return LimitExceeded("storage", state.message)
     if not reader.begun and EXEC_FORMAT in state.message:
         raise ForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")
     kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure

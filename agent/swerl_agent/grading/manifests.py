@@ -150,7 +150,7 @@ def _pod(
                 "workingDir": "/",
                 "terminationMessagePolicy": "FallbackToLogsOnError",  # holds the words "exec format error"
                 "env": list(environment),
-                "resources": _guaranteed(settings),
+                "resources": _guaranteed_resources(settings),
                 "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],
                 "securityContext": {
                     "runAsUser": 0,  # whatever user the image names: scripts install, and write anywhere
@@ -182,7 +182,7 @@ def _witness(name: str) -> Manifest:
     return {"configMap": {"name": name, "items": items}}
 
 
-def _guaranteed(settings: GradingSpec) -> Manifest:
+def _guaranteed_resources(settings: GradingSpec) -> Manifest:
     """Requests equal to limits, the limit where both are given: timing-sensitive tests need their CPU."""
     amounts = {**settings.resources.requests, **settings.resources.limits}
     return {"requests": dict(amounts), "limits": dict(amounts)}

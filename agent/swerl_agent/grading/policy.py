@@ -54,7 +54,7 @@ PROTECTED = (
 )  # fmt: skip
 # Helpers of tests and what starts them, in many repositories; in some the code to fix: a glob of these that matches a
 # path of the reference fix protects nothing.
-USUALLY_PROTECTED = (
+DEFAULT_GLOBS = (
     "test/*", "*/test/*", "testing/*", "*/testing/*", "_testing/*", "*/_testing/*",
     "Makefile", "makefile", "GNUmakefile", "noxfile.py", "tasks.py", "dodo.py", "fabfile.py", "justfile", "Justfile",
     "Taskfile.yml", "run_tests.py", "run_tests.sh", "runtests.sh", "test.sh", "Rakefile", ".pre-commit-config.yaml",
@@ -82,12 +82,12 @@ _HEADER = re.compile(
 _OUTSIDE = re.compile(r'(?:^|[/ "])(?:\.\.|\.git)(?:/|[\s"]|$)', re.IGNORECASE)
 _ABSOLUTE = re.compile(r'^"?/(?!dev/null\b)')
 # Names by which code learns of the test that runs; no library needs them to work.
-_AWARE = re.compile(r"PYTEST_CURRENT_TEST|PYTEST_VERSION|\b_pytest\b|[\"']pytest[\"'] in (?:sys\.)?modules")
+_TEST_RUN_NAMES = re.compile(r"PYTEST_CURRENT_TEST|PYTEST_VERSION|\b_pytest\b|[\"']pytest[\"'] in (?:sys\.)?modules")
 _INSIDE = re.compile(r"\b_pytest\b")
 _IN_PYTEST = re.compile(r"(?:.*/)?_pytest/")
 _PYTEST = re.compile(r"(?:.*(?:/|__))?pytest(?:\.[0-9a-f]+)?")  # its repository, also by the name of a set made of it
 # What makes a runner load code or look elsewhere for tests, in its configuration.
-_STEERING = re.compile(
+_RUNNER_OPTIONS = re.compile(
     r"addopts|pytest11|required_plugins|tool:pytest|ini_options|^\s*\[pytest\]|^\s*\"?plugins\b|testpaths|python_files"
 )
 _GLOB = re.compile(r"([\\*?\[\]()|])")
@@ -123,26 +123,26 @@ def _shown(header: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in header.strip()[:200])
 
 
-def steers_the_tests(patch: str, ground_truth: GroundTruth) -> str | None:
+def runner_option_change(patch: str, ground_truth: GroundTruth) -> str | None:
     """Where `patch` sets what the runner loads, in a file that is left to it, or None.
 
     None of it counts where the reference fix does the same.
     """
     allowed = {line.strip() for _, line in added_lines(ground_truth.patch)}
     for path, line in _kept_lines(patch, ground_truth):
-        found = _STEERING.search(line) if path.rpartition("/")[2] in CONFIGURATION else None
+        found = _RUNNER_OPTIONS.search(line) if path.rpartition("/")[2] in CONFIGURATION else None
         if found and line.strip() not in allowed:
             return f"the patch looks at the test run ({found[0].strip()}) in {path}"
     return None
 
 
-def asks_which_test_runs(patch: str, ground_truth: GroundTruth, repo: str = "") -> str | None:
+def runner_query(patch: str, ground_truth: GroundTruth, repo: str = "") -> str | None:
     """Where the code of `patch`, for a task of `repo`, asks which test runs or reaches into pytest, or None.
 
     Counts only where contrast is off or unavailable, and neither in files that are put back nor where the reference
     fix does the same. Code of pytest itself knows which test runs, and code of its plugins reaches into it.
     """
-    allowed = {match for _, line in added_lines(ground_truth.patch) for match in _AWARE.findall(line)}
+    allowed = {match for _, line in added_lines(ground_truth.patch) for match in _TEST_RUN_NAMES.findall(line)}
     lines = {line.strip() for _, line in added_lines(ground_truth.patch)}
     if "pytest" in repo.lower() or _INSIDE.search(ground_truth.patch):
         allowed.add("_pytest")
@@ -150,7 +150,7 @@ def asks_which_test_runs(patch: str, ground_truth: GroundTruth, repo: str = "") 
     for path, line in _kept_lines(patch, ground_truth):
         if not path.endswith(".py") or (own and _IN_PYTEST.match(path)) or line.strip() in lines:
             continue
-        found = next((found for found in _AWARE.finditer(line) if found[0] not in allowed), None)
+        found = next((found for found in _TEST_RUN_NAMES.finditer(line) if found[0] not in allowed), None)
         if found:
             return f"the patch looks at the test run ({found[0].strip()}) in {path}"
     return None
@@ -158,7 +158,7 @@ def asks_which_test_runs(patch: str, ground_truth: GroundTruth, repo: str = "") 
 
 def _kept_lines(patch: str, ground_truth: GroundTruth) -> Iterator[tuple[str, str]]:
     """The lines that `patch` adds to files that are not put back."""
-    protected = _matching([*PROTECTED, *_usually_protected(ground_truth), *_shadows(ground_truth)])
+    protected = _matching([*PROTECTED, *_default_globs(ground_truth), *_shadows(ground_truth)])
     exempt = exempt_paths(ground_truth)
     return ((path, line) for path, line in added_lines(patch) if path in exempt or not protected.match(path))
 
@@ -173,12 +173,12 @@ def protected_globs(ground_truth: GroundTruth, extra: Sequence[str], hidden: Seq
     """Globs of files that the patch cannot change; `hidden`: where in the work tree an image holds the task's tests."""
     tests = [_GLOB.sub(r"\\\1", path) for path in changed_paths(ground_truth.test_patch)]
     held = [_GLOB.sub(r"\\\1", path) for path in hidden]
-    usual = _usually_protected(ground_truth)
+    usual = _default_globs(ground_truth)
     return [*PROTECTED, *usual, *_shadows(ground_truth), *extra, *tests, *held, *(f"{path}/*" for path in held)]
 
 
-def _usually_protected(ground_truth: GroundTruth) -> list[str]:
-    return [glob for glob in USUALLY_PROTECTED if not _changes(ground_truth, _matching([glob]))]
+def _default_globs(ground_truth: GroundTruth) -> list[str]:
+    return [glob for glob in DEFAULT_GLOBS if not _changes(ground_truth, _matching([glob]))]
 
 
 def exempt_paths(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:

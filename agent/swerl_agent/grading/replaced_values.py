@@ -27,9 +27,9 @@ _OTHER = (
 )
 
 
-def replaced(source: TestSource, test: Function, value: CheckedValue, chance: random.Random) -> Edit | None:
+def replaced(source: TestSource, test: Function, value: CheckedValue, rng: random.Random) -> Edit | None:
     """Another value in the place of a checked one of a test; None where that is impossible."""
-    node, number, word = value.node, chance.randrange(1009, 9973), f"{chance.getrandbits(24):06x}"
+    node, number, word = value.node, rng.randrange(1009, 9973), f"{rng.getrandbits(24):06x}"
     start = source.index(node.lineno, node.col_offset)
     end = source.index(node.end_lineno or node.lineno, node.end_col_offset or 0)
     text = source.text[start:end]
@@ -95,12 +95,12 @@ def _flipped(source: TestSource, node: ast.expr) -> Edit | None:
     return Edit(start, end, text)
 
 
-def changes(values: list[CheckedValue], chance: random.Random) -> Iterator[str]:
+def changes(values: list[CheckedValue], rng: random.Random) -> Iterator[str]:
     """What the change of each value is called in an alteration: with a seed, so that it is the same in every run.
 
     Another one might leave the test passing, as where the value is an input, too.
     """
-    return (f"value:{number}:{chance.getrandbits(24)}" for number in range(len(values)))
+    return (f"value:{number}:{rng.getrandbits(24)}" for number in range(len(values)))
 
 
 def changed(source: TestSource, test: Function, change: str) -> Edit | None:

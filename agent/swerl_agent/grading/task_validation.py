@@ -25,8 +25,8 @@ from .verdict import Verdict
 
 Kind = Literal["gold", "empty"]
 KINDS: tuple[Kind, Kind] = ("gold", "empty")
-WANTED: Mapping[Kind, Sequence[str]] = {"gold": ("resolved",), "empty": ("unresolved", "timeout")}
-FAULTS: Mapping[Kind, Reason] = {"gold": "gold_fails", "empty": "empty_passes"}
+EXPECTED_STATUSES: Mapping[Kind, Sequence[str]] = {"gold": ("resolved",), "empty": ("unresolved", "timeout")}
+FAULT_REASONS: Mapping[Kind, Reason] = {"gold": "gold_fails", "empty": "empty_passes"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TaskValidation:
     @property
     def undecided(self) -> str:
         """The infrastructure's last failure while runs are lacking and none speaks against the task, '' otherwise."""
-        if self._fault() or all(len(self.of(kind)) >= self.wanted for kind in KINDS):
+        if self._found_fault() or all(len(self.of(kind)) >= self.wanted for kind in KINDS):
             return ""
         failures = [run.detail for run in self.runs if not run.decided]
         return (failures or ["it was not run"])[-1]
@@ -91,7 +91,7 @@ class TaskValidation:
     @property
     def quarantined(self) -> Quarantined | None:
         """Why the task must not be used, or None."""
-        found = self._fault()
+        found = self._found_fault()
         if found is None:
             return None
         evidence: dict[str, Any] = {kind: [_evidence(run) for run in self.of(kind)] for kind in KINDS}
@@ -100,23 +100,23 @@ class TaskValidation:
     @property
     def fit(self) -> bool:
         """Whether every run went as it should."""
-        return not self.undecided and self._fault() is None
+        return not self.undecided and self._found_fault() is None
 
-    def _fault(self) -> tuple[Reason, str] | None:
+    def _found_fault(self) -> tuple[Reason, str] | None:
         if self.unreadable:
             return "unreadable", self.unreadable
         for kind in KINDS:
-            wavering = _wavering(self.of(kind))
-            if wavering:
-                return "flaky", f"{kind}: {wavering}"
+            differing = _differing_outcomes(self.of(kind))
+            if differing:
+                return "flaky", f"{kind}: {differing}"
         for kind in KINDS:
-            wrong = [run for run in self.of(kind) if run.status not in WANTED[kind]]
+            wrong = [run for run in self.of(kind) if run.status not in EXPECTED_STATUSES[kind]]
             if wrong:
-                return FAULTS[kind], f"{kind}: {wrong[0].status}, {wrong[0].detail}"
+                return FAULT_REASONS[kind], f"{kind}: {wrong[0].status}, {wrong[0].detail}"
         return None
 
 
-def _wavering(runs: Sequence[ValidationRun]) -> str:
+def _differing_outcomes(runs: Sequence[ValidationRun]) -> str:
     """How runs of the same patch differ, '' when they do not."""
     statuses = [run.status for run in runs]
     if len(set(statuses)) > 1:

@@ -17,7 +17,7 @@ from typing import Any
 # From best to worst, as far as a test that has several is concerned.
 STATUSES = ("PASSED", "XFAIL", "SKIPPED", "XPASS", "FAILED", "ERROR")
 # How a verbose run of unittest prints them.
-WORDS = {"PASSED": "ok", "XFAIL": "expected failure", "SKIPPED": "skipped", "XPASS": "unexpected success",
+UNITTEST_STATUSES = {"PASSED": "ok", "XFAIL": "expected failure", "SKIPPED": "skipped", "XPASS": "unexpected success",
          "FAILED": "FAIL", "ERROR": "ERROR"}  # fmt: skip
 MAX_NAMED = 5  # tests or findings that a verdict names
 
@@ -31,7 +31,7 @@ class Session:
     exited: bool = False  # by itself, as by an exception
     results: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # that unittest prints for a test
-    alarms: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
     touched: list[str] = field(default_factory=list)  # files of the tests that were written to while they ran
     changed: list[str] = field(default_factory=list)  # what tests rely on that was replaced in memory
@@ -42,7 +42,7 @@ class TestRecord:
     """All sessions of one Pod."""
 
     sessions: tuple[Session, ...]
-    alarms: tuple[str, ...]
+    violations: tuple[str, ...]
     suspicions: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -55,29 +55,29 @@ class TestRecord:
         for session in filter(lambda each: each.ended, self.sessions):
             names |= session.names
             for test, status in session.results.items():
-                merged[test] = _worse(merged.get(test, status), status)
+                merged[test] = _worse_status(merged.get(test, status), status)
         return "".join(_line(names.get(test), test, status) for test, status in merged.items())
 
 
 def _line(name: str | None, test: str, status: str) -> str:
-    return f"{status} {test}\n" if name is None else f"{name} ... {WORDS.get(status, status)}\n"
+    return f"{status} {test}\n" if name is None else f"{name} ... {UNITTEST_STATUSES.get(status, status)}\n"
 
 
 def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished: bool) -> TestRecord:
     """The checked record; `required`: the runner that must have been seen, if any; `finished`: no limit ended it."""
     sessions = [Session() for _ in keys]
-    alarms = [] if _read(text, keys, sessions) else ["the witness's record holds lines that it did not sign"]
+    violations = [] if _read(text, keys, sessions) else ["the witness's record holds lines that it did not sign"]
     seen = [session for session in sessions if session.begun]
     for session in seen:
-        alarms += dict.fromkeys(session.alarms)
+        violations += dict.fromkeys(session.violations)
         if finished and not session.ended and not session.exited:
-            alarms.append("the test session was cut short before its runner's end")
+            violations.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
-        alarms.append(f"{required} was run without its witness")
+        violations.append(f"{required} was run without its witness")
     suspicions = dict.fromkeys(each for session in seen for each in session.suspicions)
     touched = dict.fromkeys(path for session in seen for path in session.touched)
     changed = dict.fromkeys(what for session in seen for what in session.changed)
-    return TestRecord(tuple(seen), tuple(alarms), tuple(suspicions), tuple(touched), tuple(changed))
+    return TestRecord(tuple(seen), tuple(violations), tuple(suspicions), tuple(touched), tuple(changed))
 
 
 def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:
@@ -114,11 +114,11 @@ def _add(session: Session, content: Sequence[Any]) -> None:
         session.ended = False
     elif kind == "result":
         test, status, *name = rest
-        session.results[test] = _worse(session.results.get(test, status), status)
+        session.results[test] = _worse_status(session.results.get(test, status), status)
         if name:
             session.names[test] = name[0]
     elif kind == "alarm":
-        session.alarms.append(str(rest[0]))
+        session.violations.append(str(rest[0]))
     elif kind == "suspicion":
         session.suspicions.append(str(rest[0]))
     elif kind == "touched":
@@ -131,7 +131,7 @@ def _add(session: Session, content: Sequence[Any]) -> None:
         session.exited = True
 
 
-def _worse(one: str, other: str) -> str:
+def _worse_status(one: str, other: str) -> str:
     return max(one, other, key=lambda status: STATUSES.index(status) if status in STATUSES else len(STATUSES))
 
 

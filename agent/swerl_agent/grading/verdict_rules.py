@@ -20,10 +20,10 @@ from swerl_api.isolation import reachability_problem
 
 from swerl_agent.tasks import Task
 
-from .absent_tests import absent_tests, in_words
+from .absent_tests import absent_message, absent_tests
 from .eval_script import exit_code, pytest_runs, unittest_runs
 from .framing import Report
-from .job import Exhausted, Infrastructure, Outcome
+from .job import Infrastructure, LimitExceeded, Outcome
 from .swebench_report import confirmed, doubly_reported, grade_log, recorded_statuses, status_of, statuses
 from .test_record import TestRecord, checked_record, shortened, unconfirmed
 from .verdict import Status, Verdict
@@ -57,7 +57,7 @@ def witnessed_runner(task: Task) -> str:
 
 def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded: bool = False) -> Verdict:
     """The verdict on `outcome`, had after `failures` tries; raises Infrastructure when it says nothing of the patch."""
-    if isinstance(outcome, Exhausted):
+    if isinstance(outcome, LimitExceeded):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
     if outcome.isolation.startswith("reached"):
         found = outcome.isolation.removeprefix("reached ").split(", ")
@@ -149,7 +149,7 @@ def effects(touched: Iterable[str], changed: Iterable[str]) -> tuple[str, ...]:
 
 def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
     """What a run did to the tests' files and to what they rely on, in words, by the witness's record."""
-    if isinstance(outcome, Exhausted):
+    if isinstance(outcome, LimitExceeded):
         return ()
     witness = _witness(task, outcome)
     return effects(witness.touched, witness.changed)
@@ -157,7 +157,7 @@ def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
 
 def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:
     """What log and witness of a run report of `tests`; passed: both do, failed: one of them does."""
-    if isinstance(outcome, Exhausted) or outcome.stage != "eval":
+    if isinstance(outcome, LimitExceeded) or outcome.stage != "eval":
         return dict.fromkeys(tests, "absent")
     try:
         record = _witness(task, outcome)
@@ -195,11 +195,11 @@ def _ending(outcome: Report, witness: TestRecord) -> str:
 def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: TestRecord) -> list[str]:
     """Evidence against the log, in words."""
     seen = bool(witnessed_runner(task) or witness.sessions)
-    doubtful = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
-    double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
+    ambiguous = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
+    double = [f"the log gives both as passed and as failed: {shortened(ambiguous)}"] if ambiguous else []
     forged = _forged(task, report, witness, whole=not outcome.left_out) if seen else []
     early = ["code of the patch announced the start of the tests"] if outcome.test_starts > 1 else []
-    return [*witness.alarms, *early, *double, *forged]
+    return [*witness.violations, *early, *double, *forged]
 
 
 def _two_tests(test: str, task: Task, witness: TestRecord) -> bool:
@@ -213,13 +213,13 @@ def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole
     if witness.log and not report.get("tests_status"):
         return ["the log does not report the test run that the witness saw"] if whole else []
     if task.ground_truth.eval_type == "fail_only":
-        forged = _failed_unsaid(task, report, recorded_statuses(task, witness.log))
+        forged = _unrecorded_failures(task, report, recorded_statuses(task, witness.log))
     else:
         forged = unconfirmed(report, confirmed(task, witness.log))
     return [f"result lines without a test run: {shortened(forged)}"] if forged else []
 
 
-def _failed_unsaid(task: Task, report: Mapping[str, Any], seen: dict[str, str]) -> list[str]:
+def _unrecorded_failures(task: Task, report: Mapping[str, Any], seen: dict[str, str]) -> list[str]:
     """Tests that count as passed, as the log does not report their failure, although the witness saw none or worse."""
     status = report.get("tests_status") or {}
     named = [test for kind in status.values() for test in kind.get("success", [])]
@@ -252,4 +252,4 @@ def tests_in_words(report: Mapping[str, Any]) -> str:
     status = report.get("tests_status") or {}
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS") if kind in status]
     parts = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
-    return ", ".join(filter(None, [*parts, in_words(report.get("never_appeared") or {})]))
+    return ", ".join(filter(None, [*parts, absent_message(report.get("never_appeared") or {})]))

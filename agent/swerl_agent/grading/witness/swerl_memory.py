@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from swerl_record import Facts, code_file, first_few, inner
+from swerl_record import RunFacts, code_file, first_few, inner
 
 LIBRARY = ("builtins", "io", "os", "posixpath", "pathlib", "json", "operator")
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
@@ -119,7 +119,7 @@ def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable
         os.close(number)
 
 
-def _modules(facts: Facts) -> "Iterator[tuple[Any, str, str]]":
+def _modules(facts: RunFacts) -> "Iterator[tuple[Any, str, str]]":
     """Loaded modules in the folders of the task's tests that belong to tests and not to the patch.
 
     With each its file, and what that is called in the repository.
@@ -151,7 +151,7 @@ def _is_of(value: Any, path: str) -> bool:
     return same_name or os.path.realpath(file) == path
 
 
-def helpers(facts: Facts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], list[str]]":
+def helpers(facts: RunFacts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], list[str]]":
     """What the tests' own modules bind, and the files of those in which something was replaced already."""
     found, gone = [], []
     for module, path, what in _modules(facts):
@@ -184,7 +184,7 @@ class Watch:
             if now is not value and id(now) in own:
                 self._runner[number] = _entry(what, namespace, name, now)
 
-    def begin(self, facts: Facts) -> None:
+    def begin(self, facts: RunFacts) -> None:
         """Watch the tests' own modules, too, once these are loaded."""
         self.look()
         self._helpers, gone = helpers(facts)

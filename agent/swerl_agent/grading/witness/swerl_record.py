@@ -43,7 +43,7 @@ class Record:
             line = line[os.write(self._fd, line) :]
 
 
-class Facts:
+class RunFacts:
     """What the wrapper knows of the run."""
 
     def __init__(self, folder: str) -> None:
@@ -54,7 +54,7 @@ class Facts:
             self.tests = [path for path in file.read().split("\0") if path]
         self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[2:] if path}
 
-    def blames(self, path: str) -> bool:
+    def is_patched(self, path: str) -> bool:
         """Whether `path` is a file of the patch."""
         return bool(path) and os.path.realpath(path) in self.patched
 
@@ -64,7 +64,7 @@ class Facts:
         return path if inside.startswith("..") else inside
 
 
-def summoned() -> str:
+def requested_folder() -> str:
     """The folder of the record where this process is to be witnessed, else ''; the environment is put right."""
     folder = os.environ.pop("SWERL_WITNESS", "")
     if not folder:
@@ -122,7 +122,7 @@ def code_file(value: Any) -> str:
     return str(code.co_filename) if code else ""
 
 
-def machinery(packages: "Sequence[str]") -> "list[tuple[Any, str, Any, types.CodeType]]":
+def runner_functions(packages: "Sequence[str]") -> "list[tuple[Any, str, Any, types.CodeType]]":
     """(owner, name, callable, code) of every function of the loaded modules of `packages`."""
     found = []
     for name, module in list(sys.modules.items()):
@@ -137,26 +137,26 @@ def machinery(packages: "Sequence[str]") -> "list[tuple[Any, str, Any, types.Cod
     return found
 
 
-def replaced(before: "list[tuple[Any, str, Any, types.CodeType]]", facts: Facts) -> "Iterator[str]":
-    """What a file of the patch, or one that does not exist, put in the place of the machinery, in words."""
+def replaced(before: "list[tuple[Any, str, Any, types.CodeType]]", facts: RunFacts) -> "Iterator[str]":
+    """What a file of the patch, or one that does not exist, put in the place of functions of the runner."""
     for owner, attribute, value, code in before:
         now = vars(owner).get(attribute, value)
         function = inner(value)
         if now is value and function.__code__ is code:
             continue
         path = code_file(now) if now is not value else function.__code__.co_filename
-        if facts.blames(path) or not os.path.exists(path or "<none>"):
+        if facts.is_patched(path) or not os.path.exists(path or "<none>"):
             name = getattr(owner, "__qualname__", owner.__name__) + "." + attribute
             yield (facts.short(path) if path else "something") + " replaced " + name
 
 
-def loaded_before(facts: Facts) -> "list[str]":
+def loaded_before(facts: RunFacts) -> "list[str]":
     """Files of the patch that are modules already."""
     paths = [str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
-    return sorted({path for path in paths if facts.blames(path)})
+    return sorted({path for path in paths if facts.is_patched(path)})
 
 
-def test_files(facts: Facts, stat: "Callable[[str], Any]" = os.stat) -> "Callable[[], list[str]]":
+def test_files(facts: RunFacts, stat: "Callable[[str], Any]" = os.stat) -> "Callable[[], list[str]]":
     """A function that gives the files of the tests that were written to since now, even if they were put back."""
 
     def state(path: str) -> "tuple[int, ...]":
@@ -180,7 +180,7 @@ def first_few(names: "Sequence[str]") -> "list[str]":
     return [name.encode("utf-8", "replace").decode() for name in names[:MAX_NAMED]]
 
 
-def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":
+def rewritten_runner_files(packages: "Sequence[str]", facts: RunFacts) -> "Iterator[str]":
     """Files of `packages` outside the repository that were written since the Pod began."""
     tree = os.path.realpath(facts.tree) + os.sep
     for name in packages:
@@ -191,19 +191,19 @@ def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":
                         yield path
 
 
-def listen(facts: Facts, record: Record) -> None:
+def listen(facts: RunFacts, record: Record) -> None:
     """From now on report code that looks for what belongs to grading (Python 3.8 or newer)."""
     if hasattr(sys, "addaudithook"):
         private = (os.path.dirname(facts.folder) + os.sep, os.path.dirname(HERE) + os.sep)
         sys.addaudithook(functools.partial(_watch, facts, record, private))
 
 
-def _watch(facts: Facts, record: Record, private: "tuple[str, str]", event: str, about: "tuple[Any]") -> None:
+def _watch(facts: RunFacts, record: Record, private: "tuple[str, str]", event: str, about: "tuple[Any]") -> None:
     if event == "open" and isinstance(about[0], (str, bytes)):
         path = about[0] if isinstance(about[0], str) else about[0].decode("utf-8", "surrogateescape")
         if path.startswith(private) and not path.startswith(HERE):  # its source is read for tracebacks
             record.write("alarm", "the tests' code opened " + path + ", which belongs to grading")
     elif event in MEMORY_SEARCHES:
         path = sys._getframe(1).f_code.co_filename
-        if facts.blames(path):
+        if facts.is_patched(path):
             record.write("suspicion", facts.short(path) + " searches the memory of the test process")

@@ -16,21 +16,21 @@ from typing import Any
 
 from swerl_memory import Watch
 from swerl_record import (
-    Facts,
     Record,
-    fresh_machinery,
+    RunFacts,
     inner,
     listen,
     loaded_before,
-    machinery,
     opened_record,
     replaced,
-    summoned,
+    requested_folder,
+    rewritten_runner_files,
+    runner_functions,
     test_files,
     touched,
 )
 
-MACHINERY = ("unittest",)
+RUNNER_PACKAGES = ("unittest",)
 STATUSES = {
     "addSuccess": "PASSED",
     "addFailure": "FAILED",
@@ -86,7 +86,7 @@ def defined_in(test: Any) -> str:
     return str(getattr(sys.modules.get(type(test).__module__), "__file__", None) or "")
 
 
-def probes_like(test: Any) -> "list[unittest.TestCase]":
+def failing_probes(test: Any) -> "list[unittest.TestCase]":
     """Tests that must fail, each in another way, of the same framework as `test`."""
     bases = [base for base in type(test).__mro__ if base.__name__ in PROBED]
     named = [base for base in bases if base.__module__.partition(".")[0] in FRAMEWORK]
@@ -122,18 +122,18 @@ def passes_elsewhere(probe: unittest.TestCase, runner: Any) -> bool:
     return not {"addFailure", "addError", "addSubTest"}.intersection(events)
 
 
-def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record, facts: Facts) -> None:
+def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record, facts: RunFacts) -> None:
     """Report tests that the patch made, and of those that are not at a run's end as they were at its beginning."""
     for name, file, function, code in run:
         if function.__code__ is not code:
             record.write("suspicion", "the code of " + name + " was replaced")
-        elif facts.blames(file):
+        elif facts.is_patched(file):
             record.write("suspicion", facts.short(file) + " defines the test " + name)
 
 
-def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
+def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: RunFacts) -> "Callable[..., Any]":
     """A runner's `run` that reports the beginning and end of the outermost one."""
-    before, files = machinery(MACHINERY), test_files(facts)
+    before, files = runner_functions(RUNNER_PACKAGES), test_files(facts)
 
     def outermost(self: Any, test: Any) -> Any:
         record.write("begin")
@@ -149,8 +149,8 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
             record.write("suspicion", each)
         audit(known, record, facts)
         remote = getattr(test, "runner_class", None)
-        passed = [probe for case in last for probe in probes_like(case) if passes(probe)]
-        passed += [probe for probe in probes_like(None) if remote and passes_elsewhere(probe, remote)]
+        passed = [probe for case in last for probe in failing_probes(case) if passes(probe)]
+        passed += [probe for probe in failing_probes(None) if remote and passes_elsewhere(probe, remote)]
         if passed:
             record.write("alarm", "a test that must fail passed")
         record.write("touched", touched(files))
@@ -209,9 +209,9 @@ def written_subtest(report: "Callable[..., Any]", runs: Runs, record: Record) ->
 
 def witness(folder: str, record: Record) -> None:
     """Put the witness into unittest."""
-    facts, runs, result, runner = Facts(folder), Runs(), unittest.TestResult, unittest.TextTestRunner
+    facts, runs, result, runner = RunFacts(folder), Runs(), unittest.TestResult, unittest.TextTestRunner
     record.write("hello", {"runner": "unittest"})
-    for path in fresh_machinery(MACHINERY, facts):
+    for path in rewritten_runner_files(RUNNER_PACKAGES, facts):
         record.write("alarm", path + " was written during grading")
     for name, status in STATUSES.items():
         setattr(result, name, written_outcome(getattr(result, name), status, runs, record))
@@ -226,7 +226,7 @@ def witness(folder: str, record: Record) -> None:
 
 def start() -> None:
     """Become the witness of this process, if there is one to be."""
-    folder = summoned()
+    folder = requested_folder()
     record = opened_record(folder) if folder else None
     if record:
         witness(folder, record)

@@ -21,24 +21,24 @@ import _pytest  # noqa: E402
 import pytest  # noqa: E402
 from swerl_memory import Watch  # noqa: E402
 from swerl_record import (  # noqa: E402
-    Facts,
     Record,
+    RunFacts,
     code_file,
-    fresh_machinery,
     inner,
     listen,
     loaded_before,
-    machinery,
     opened_record,
     replaced,
-    summoned,
+    requested_folder,
+    rewritten_runner_files,
+    runner_functions,
     test_files,
     touched,
 )
 
 sys.path[:] = _PATH
 
-MACHINERY = ("_pytest", "pytest", "pluggy", unittest.__name__)
+RUNNER_PACKAGES = ("_pytest", "pytest", "pluggy", unittest.__name__)
 INSIDE = os.path.dirname(os.path.realpath(str(_pytest.__file__))) + os.sep
 OUTCOME_HOOKS = (
     "pytest_collection_modifyitems", "pytest_pycollect_makeitem", "pytest_pyfunc_call", "pytest_report_teststatus",
@@ -46,9 +46,9 @@ OUTCOME_HOOKS = (
 )  # fmt: skip
 
 
-def blamed(path: str, facts: Facts) -> bool:
+def patched_file(path: str, facts: RunFacts) -> bool:
     """Whether `path` is a file of the patch and not of the pytest that runs here, which its own repository holds."""
-    return facts.blames(path) and not os.path.realpath(path).startswith(INSIDE)
+    return facts.is_patched(path) and not os.path.realpath(path).startswith(INSIDE)
 
 
 def outcome_hooks(config: Any) -> "Iterator[tuple[str, Any]]":
@@ -71,7 +71,7 @@ def status_of(report: Any) -> "str | None":
 
 
 def failing_test_passes(item: Any) -> "bool | None":
-    """Whether a test that must fail, run by the same machinery as `item`, passes; None when that is not known."""
+    """Whether a test that must fail, run by the same runner as `item`, passes; None when that is not known."""
     from _pytest import python, runner
 
     def test() -> None:
@@ -89,7 +89,7 @@ def failing_test_passes(item: Any) -> "bool | None":
         return None
 
 
-def raised_by_patch(error: Any, facts: Facts) -> "str | None":
+def raised_by_patch(error: Any, facts: RunFacts) -> "str | None":
     """The file of the patch that raised pytest's own `xfail`, if one did."""
     from _pytest.outcomes import XFailed
 
@@ -97,13 +97,13 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
         return None
     trace = error.tb
     while trace is not None:
-        if blamed(trace.tb_frame.f_code.co_filename, facts):
+        if patched_file(trace.tb_frame.f_code.co_filename, facts):
             return str(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     return None
 
 
-def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+def audit_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
     """Hooks that report what is not at the session's end as it was at its beginning."""
     before: list[tuple[Any, str, Any, types.CodeType]] = []
     files, watch = test_files(facts), Watch()
@@ -114,7 +114,7 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
         for each in replaced(before, facts):
             record.write("suspicion", each)
         for name, function in outcome_hooks(config):
-            if id(function) not in known and blamed(code_file(function), facts):
+            if id(function) not in known and patched_file(code_file(function), facts):
                 record.write("suspicion", f"{facts.short(code_file(function))} registered the hook {name}")
         for name, function, code in tests:
             if function.__code__ is not code:
@@ -122,9 +122,9 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
 
     def pytest_load_initial_conftests(early_config: Any) -> None:  # after pytest's own plugins that come first
         watch.started()
-        before.extend(machinery(MACHINERY))
+        before.extend(runner_functions(RUNNER_PACKAGES))
         known.update(id(function) for _, function in outcome_hooks(early_config))
-        for path in fresh_machinery(MACHINERY, facts):
+        for path in rewritten_runner_files(RUNNER_PACKAGES, facts):
             record.write("alarm", f"{path} was written during grading")
 
     def pytest_collection_finish(session: Any) -> None:
@@ -148,7 +148,7 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     return locals()
 
 
-def result_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+def result_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
     """Hooks that write down what pytest makes of each test."""
     configured: list[Any] = []
 
@@ -184,12 +184,12 @@ def result_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     return locals()
 
 
-def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+def hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
     """The plugin's hooks by name; what they share lives in their closures alone."""
     found = {**audit_hooks(record, facts), **result_hooks(record, facts)}
     record.write("hello", {"python": list(sys.version_info[:3]), "pytest": pytest.__version__})
     for path in loaded_before(facts):
-        if blamed(path, facts):
+        if patched_file(path, facts):
             record.write("suspicion", facts.short(path) + " was loaded before the witness")
     listen(facts, record)
     return {name: hook for name, hook in found.items() if name.startswith("pytest_")}
@@ -197,9 +197,9 @@ def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
 
 def start() -> "dict[str, Any]":
     """The hooks of a witnessed session, {} in any other."""
-    folder = summoned()
+    folder = requested_folder()
     record = opened_record(folder) if folder else None
-    return hooks(record, Facts(folder)) if record else {}
+    return hooks(record, RunFacts(folder)) if record else {}
 
 
 globals().update(start())

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from swerl_agent.grading.alterations import (
     ENDS,
+    CopyPlace,
     Edit,
     Names,
-    Place,
     TestSource,
+    copied_test,
+    copy_names,
     edited,
     failing,
     failing_end,
     failing_example,
-    twin,
-    twin_names,
 )
 from swerl_agent.grading.checked_values import checked_values
 from swerl_agent.grading.replaced_values import replaced
@@ -93,16 +93,16 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("twin_place", ["beside", "class", "file"])
-def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, twin_place: Place) -> None:
+def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, copy_place: CopyPlace) -> None:
     source = TestSource(SOURCE)
     edits, passing, failing_ones = [], [], []
     for names in all_tests(source):
         for value in [None, *checked_values(source, source.functions[names][1])]:
             inner = replaced(source, source.functions[names][1], value, CHANCE) if value else None
-            new = twin_names(names, twin_place, CHANCE)
-            twin_source = twin(source, names, new, twin_place, [inner] if inner else [])
-            if twin_source:
-                edits.append(twin_source)
+            new = copy_names(names, copy_place, CHANCE)
+            copy_source = copied_test(source, names, new, copy_place, [inner] if inner else [])
+            if copy_source:
+                edits.append(copy_source)
                 (failing_ones if value else passing).append(
                     "::".join([*filter(None, new.owner.split(".")), new.function])
                 )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from swerl_agent.grading.job import ForeignArchitecture, NoReport, _last_words
+from swerl_agent.grading.job import ForeignArchitecture, NoReport, _final_outcome
 from swerl_agent.grading.pods import PodState
 
-WORDS = "exec /usr/bin/bash: exec format error\n"
+UNITTEST_STATUSES = "exec /usr/bin/bash: exec format error\n"
 
 
 @dataclass
@@ -24,8 +24,8 @@ class EndedLog:
 
 @pytest.mark.parametrize(("begun", "error"), [(False, ForeignArchitecture), (True, NoReport)])
 async def test_words_of_the_kernel_count_only_before_the_wrapper_began(begun: bool, error: type[Exception]) -> None:
-    state = PodState("grading-1", "", started=True, ended=True, reason="Error", message=WORDS)
+    state = PodState("grading-1", "", started=True, ended=True, reason="Error", message=UNITTEST_STATUSES)
     reader: Any = EndedLog(begun)
     with pytest.raises(error) as raised:
-        await _last_words(reader, state)
+        await _final_outcome(reader, state)
     assert type(raised.value) is error and "exec format error" in str(raised.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.framing import Report
-from swerl_agent.grading.job import Exhausted, Infrastructure, JobRun, NoReport, Outcome
+from swerl_agent.grading.job import Infrastructure, JobRun, LimitExceeded, NoReport, Outcome
 from swerl_api import GradingSpec
 
 from .graded import A, B, log, task
@@ -63,7 +63,7 @@ async def test_persistent_failure_gives_an_infrastructure_verdict(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("outcome", "status"),
-    [(FAILED, "unresolved"), (PASSED, "resolved"), (Exhausted("memory", "too much"), "unresolved")],
+    [(FAILED, "unresolved"), (PASSED, "resolved"), (LimitExceeded("memory", "too much"), "unresolved")],
 )
 async def test_verdict_on_the_patch_is_never_tried_again(
     monkeypatch: pytest.MonkeyPatch, outcome: Outcome, status: str

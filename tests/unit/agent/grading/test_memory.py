@@ -56,7 +56,7 @@ def facts(memory: ModuleType, tmp_path: Path) -> Any:
     folder.mkdir()
     (folder / "facts").write_text(f"0\n{tmp_path}\n")
     (folder / "tests").write_text("tests/kit_helpers.py\0")
-    return memory.Facts(str(folder))
+    return memory.RunFacts(str(folder))
 
 
 def found(memory: ModuleType, facts: Any) -> list[str]:

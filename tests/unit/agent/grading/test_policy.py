@@ -8,13 +8,13 @@ import pytest
 from swerl_agent.grading.policy import (
     MAX_HEADER_CHARACTERS,
     MAX_HEADERS,
-    asks_which_test_runs,
     exempt_paths,
     forbidden,
     paths_within,
     protected_globs,
     reserved_names,
-    steers_the_tests,
+    runner_option_change,
+    runner_query,
 )
 from swerl_agent.tasks.diffs import added_lines, changed_paths, named_paths
 
@@ -126,13 +126,13 @@ def test_only_a_patch_to_a_runner_may_use_its_internals(
     path: str, line: str, repo: str, fix: str, blocked: bool
 ) -> None:
     ground_truth = task(patch=added(fix, "x = 1") if fix else "").ground_truth
-    assert bool(asks_which_test_runs(added(path, line), ground_truth, repo)) is blocked
+    assert bool(runner_query(added(path, line), ground_truth, repo)) is blocked
 
 
 def test_fix_that_uses_pytest_internals_allows_others_to_use_them() -> None:
     fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
-    assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).ground_truth) is None
-    assert asks_which_test_runs(added("h.py", READS_TEST_NAME), task(patch=fix).ground_truth)
+    assert runner_query(added("h.py", IMPORT), task(patch=fix).ground_truth) is None
+    assert runner_query(added("h.py", READS_TEST_NAME), task(patch=fix).ground_truth)
 
 
 @pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
@@ -183,23 +183,17 @@ def test_names_are_read_without_their_escapes(patch: str) -> None:
 
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
     patch = "diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+if 'PYTEST_CURRENT_TEST' in env: x\n"
-    assert (
-        asks_which_test_runs(patch, task().ground_truth)
-        == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
-    )
-    assert asks_which_test_runs(patch, task(patch=patch).ground_truth) is None
-    assert asks_which_test_runs(patch.replace("c.py", "tests/conftest.py"), task().ground_truth) is None
-    assert asks_which_test_runs(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().ground_truth) is None
+    assert runner_query(patch, task().ground_truth) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+    assert runner_query(patch, task(patch=patch).ground_truth) is None
+    assert runner_query(patch.replace("c.py", "tests/conftest.py"), task().ground_truth) is None
+    assert runner_query(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().ground_truth) is None
 
 
 def test_line_like_a_header_hides_no_code() -> None:
     docstring = '+"""\n+++ b/tests/t.py\n+"""\n+x = "PYTEST_CURRENT_TEST"\n'
     patch = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -0,0 +1,4 @@\n{docstring}"
     assert [path for path, _ in added_lines(patch)] == ["c.py"] * 4
-    assert (
-        asks_which_test_runs(patch, task().ground_truth)
-        == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
-    )
+    assert runner_query(patch, task().ground_truth) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
 
 
 FOLDERS = ("", "pkg/", "pkg/deep/")
@@ -250,10 +244,10 @@ def added(path: str, *lines: str) -> str:
 )
 def test_settings_that_the_fix_changes_too_may_not_steer_the_runner(path: str, line: str) -> None:
     fix = added(path, "version = 2")
-    assert "looks at the test run" in (steers_the_tests(added(path, line), task(patch=fix).ground_truth) or "")
-    assert steers_the_tests(added(path, line), task(patch=added(path, line)).ground_truth) is None
-    assert steers_the_tests(added(path, line), task().ground_truth) is None, "it is put back"
-    assert steers_the_tests(added(path, "version = 3"), task(patch=fix).ground_truth) is None
+    assert "looks at the test run" in (runner_option_change(added(path, line), task(patch=fix).ground_truth) or "")
+    assert runner_option_change(added(path, line), task(patch=added(path, line)).ground_truth) is None
+    assert runner_option_change(added(path, line), task().ground_truth) is None, "it is put back"
+    assert runner_option_change(added(path, "version = 3"), task(patch=fix).ground_truth) is None
 
 
 @pytest.mark.parametrize(

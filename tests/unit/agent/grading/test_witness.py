@@ -135,7 +135,7 @@ def test_pytest_run_is_unaffected_by_its_witness(repository: Path, tmp_path: Pat
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
     record = record_from(report, "pytest")
-    assert record.alarms == ()
+    assert record.violations == ()
     assert not [what for what in record.changed if what.startswith("_pytest.config")]  # plugins may replace others
     assert {test: status for status, test in map(str.split, record.log.splitlines())} == {
         "t.py::test_environment": "PASSED",
@@ -165,7 +165,7 @@ def test_fix_of_pytest_in_its_own_repository_is_no_cheat(
     command = f"{sys.executable} -m pytest -rA t.py"
     report = run(repository, tmp_path / "p", command, patch, before="export PYTHONPATH=$PWD/src")
     record = record_from(report, "pytest")
-    assert (record.alarms, record.log) == ((), "XFAIL t.py::test_expected\n"), report.log.decode()
+    assert (record.violations, record.log) == ((), "XFAIL t.py::test_expected\n"), report.log.decode()
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_unittest_run_is_unaffected_by_its_witness(checked: Path, tmp_path: Path
     git(checked, "commit", "-q", "-a", "-m", "more")
     report = run(checked, tmp_path / "p", command.replace("python3", sys.executable))
     record = record_from(report, "unittest")
-    assert record.alarms == ()
+    assert record.violations == ()
     _, parsers, _ = library()
     parse = parsers.PARSER_REGISTRY["parse_log_django"]
     from_log, from_witness = parse(report.log.decode(), None), parse(record.log, None)
@@ -214,14 +214,14 @@ def test_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path, t
     command = f"{sys.executable} tests/runtests.py"
     report = run(checked, tmp_path / "p", command, before=f"export PYTHONPATH={own_folder}")
     assert f"own {own_folder}/sitecustomize.py True" in report.log.decode()
-    assert record_from(report, "unittest").alarms == ()
+    assert record_from(report, "unittest").violations == ()
 
 
 def test_other_programs_of_the_command_keep_running(checked: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'import sys; print(sys.path)'\n{sys.executable} tests/runtests.py"
     report = run(checked, tmp_path / "p", command)
     assert "/runners'" not in report.log.decode()
-    assert record_from(report, "unittest").alarms == ()
+    assert record_from(report, "unittest").violations == ()
 
 
 EXITS = "import os\nos.write(2, b'test_answer (tests.checks.Checks.test_answer) ... ok\\n')\nos._exit(0)\n"
@@ -267,13 +267,13 @@ def test_code_that_forges_a_run_of_unittest_is_named(checked: Path, tmp_path: Pa
     patch = diff_of(checked, {"a.py": code})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
     record = record_from(report, "unittest")
-    assert [each for each in (*record.alarms, *record.suspicions) if named in each], report.log.decode()
+    assert [each for each in (*record.violations, *record.suspicions) if named in each], report.log.decode()
 
 
 def test_run_after_a_complete_one_must_end_too(checked: Path, tmp_path: Path) -> None:
     code = "import os, unittest\nunittest.TextTestRunner().run(unittest.TestSuite())\ndef answer():\n    os._exit(0)\n"
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", diff_of(checked, {"a.py": code}))
-    assert record_from(report, "unittest").alarms == ("the test session was cut short before its runner's end",)
+    assert record_from(report, "unittest").violations == ("the test session was cut short before its runner's end",)
 
 
 RESTORING_CODE = """
