@@ -201,6 +201,8 @@ class SweEvalStatus(EvalProgress):
 
     phase: EvalPhase | None = None
     """Summary for the printer column; the conditions give the reasons."""
+    reason: str | None = Field(default=None, max_length=128)
+    """Why the phase is Blocked: reason of the condition that says more. Absent in other phases."""
     conditions: list[Condition] = Field(default_factory=list)
     """Validated, CapacityMatched, ImagesReady, ModelReady, Running, Complete, Failed, Suspended."""
     observed_generation: int | None = None

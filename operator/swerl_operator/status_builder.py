@@ -42,9 +42,12 @@ class StatusBuilder(Generic[Status]):
         self.now = now
         self._time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._cleared: set[str] = set()
+        self._last_obstacle: str | None = None  # reason of the condition that was set to False last
 
     def condition(self, type: str, status: ConditionStatus, reason: str, message: str = "") -> None:
         """Set one condition."""
+        if status == "False":
+            self._last_obstacle = reason
         self.status.conditions = set_condition(
             self.status.conditions, type, status, reason, message, generation=self._generation, time=self._time
         )
@@ -56,6 +59,8 @@ class StatusBuilder(Generic[Status]):
 
     def patch(self) -> Json | None:
         """Merge patch of the status, or None when nothing changed."""
+        blocked = self.status.phase == "Blocked"
+        self.status.reason = (self._last_obstacle or self.status.reason) if blocked else None
         old: Json = _dump(self.previous)
         new: Json = _dump(self.status)
         owned = {*old, *new} if self.owned is None else self.owned

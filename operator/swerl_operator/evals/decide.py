@@ -69,7 +69,7 @@ def has_started(observed: EvalObservation) -> bool:
 
 def _advance(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision:
     if is_condition_true(builder.status.conditions, EvalCondition.SUSPENDED):
-        builder.condition(EvalCondition.SUSPENDED, "False", EvalReason.RESUMED)
+        builder.condition(EvalCondition.SUSPENDED, "False", EvalReason.RESUMED, "spec.suspend is false again")
     builder.aggregate_shards(observed.shard_progress)
     if observed.merge is not None:
         return _follow_merge(builder, observed)
@@ -133,7 +133,9 @@ def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: 
             return _engines_lost(spec, builder, observed, "their RayCluster was deleted")
         if engines.pods:
             return EvalDecision((), builder, STARTING_SECONDS)  # the earlier ones are still ending
-        builder.condition(EvalCondition.MODEL_READY, "False", EvalReason.CLUSTER_CREATED)
+        builder.condition(
+            EvalCondition.MODEL_READY, "False", EvalReason.CLUSTER_CREATED, "KubeRay creates the Ray Pods"
+        )
         builder.phase("Starting")
         return EvalDecision((EvalAction.ENSURE_ACCOUNT, EvalAction.CREATE_ENGINES), builder, STARTING_SECONDS)
     if "deletionTimestamp" in engines.cluster["metadata"]:
@@ -155,7 +157,7 @@ def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: 
 
 def _submit(builder: EvalStatusBuilder, engines: ObservedEngines) -> EvalDecision:
     problem = cluster_problem(engines.cluster or {}, engines.pods)
-    reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, "")
+    reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, "the Ray Pods start")
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     builder.phase("Blocked" if problem else "Starting")
     if engines.driver.phase == "absent":
@@ -173,7 +175,9 @@ def _follow_engines(
         builder.condition(EvalCondition.MODEL_READY, "True", EvalReason.ENGINES_SERVING)
         return None
     problem = cluster_problem(engines.cluster or {}, engines.pods)
-    reason, text = (problem.reason, problem.message) if problem else (EvalReason.ENGINES_STARTING, "")
+    reason, text = (
+        (problem.reason, problem.message) if problem else (EvalReason.ENGINES_STARTING, "the engines load the model")
+    )
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     if observed.shards is not None:
         return None

@@ -42,7 +42,7 @@ class EvalStatusBuilder(StatusBuilder[SweEvalStatus]):
         """The evaluation is suspended."""
         text = "spec.suspend is true; set it to false to go on with the samples that are left"
         self.condition(EvalCondition.SUSPENDED, "True", EvalReason.SUSPENDED, text)
-        self.stop(EvalReason.SUSPENDED)
+        self.stop(EvalReason.SUSPENDED, text)
         self.phase("Suspended")
 
     def engines_lost(self, message: str) -> None:
@@ -50,18 +50,18 @@ class EvalStatusBuilder(StatusBuilder[SweEvalStatus]):
         self.status.failures = (self.status.failures or 0) + 1
         self.status.submission = None
         self.condition(EvalCondition.MODEL_READY, "False", EvalReason.ENGINES_LOST, message)
-        self.condition(EvalCondition.RUNNING, "False", EvalReason.ENGINES_LOST)
+        self.condition(EvalCondition.RUNNING, "False", EvalReason.ENGINES_LOST, message)
         self.phase("Starting")
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, message: str) -> None:
         """Nothing runs any more, or everything is about to end."""
         self.status.submission = None
-        self.condition(EvalCondition.RUNNING, "False", reason)
-        self.condition(EvalCondition.MODEL_READY, "False", EvalReason.ENGINES_DELETED)
+        self.condition(EvalCondition.RUNNING, "False", reason, message)
+        self.condition(EvalCondition.MODEL_READY, "False", EvalReason.ENGINES_DELETED, message)
 
     def finish(self, outcome: str, reason: str, message: str) -> None:
         """The evaluation is over; `outcome` is Complete or Failed."""
         self.status.completion_time = self._time
         self.condition(outcome, "True", reason, message)
-        self.stop(reason)
+        self.stop(reason, message)
         self.phase("Complete" if outcome == EvalCondition.COMPLETE else "Failed")

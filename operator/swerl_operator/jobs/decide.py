@@ -62,8 +62,8 @@ def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, observed
 def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
     if not builder.previous.attempt or is_condition_true(builder.previous.conditions, JobCondition.SUSPENDED):
         if builder.previous.attempt:
-            builder.condition(JobCondition.SUSPENDED, "False", JobReason.RESUMED)
-        builder.start_attempt(JobReason.CLUSTER_STARTING, "")
+            builder.condition(JobCondition.SUSPENDED, "False", JobReason.RESUMED, "spec.suspend is false again")
+        builder.start_attempt(JobReason.CLUSTER_STARTING, "the attempt's RayCluster is created next")
         return JobDecision((), builder, 0)
     if observed.cluster is not None:
         builder.status.ray_cluster = observed.cluster["metadata"]["name"]
@@ -108,7 +108,9 @@ def _preflight(
     if preflight.state == "passed":
         builder.condition(JobCondition.IMAGES_READY, "True", JobReason.IMAGES_PULLED)
         actions = (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_CLUSTER, JobAction.DELETE_PREFLIGHT)
-        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_CREATED)
+        builder.condition(
+            JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_CREATED, "KubeRay creates the Ray Pods"
+        )
         return JobDecision((*delete_others, *actions), builder, STARTING_SECONDS)
     return await_preflight(builder, preflight, JobAction.DELETE_PREFLIGHT)
 

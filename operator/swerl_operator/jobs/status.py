@@ -10,8 +10,8 @@ from swerl_api import JobCondition, JobPhase, JobReason, SweRLJobStatus
 from ..status_builder import StatusBuilder
 
 OPERATOR_FIELDS = (
-    "phase", "conditions", "observedGeneration", "attempt", "rayCluster", "failures", "startTime", "attemptTime",
-    "completionTime", "submission",
+    "phase", "reason", "conditions", "observedGeneration", "attempt", "rayCluster", "failures", "startTime",
+    "attemptTime", "completionTime", "submission",
 )  # fmt: skip
 # The driver writes these, the operator clears them when the attempt is over.
 DRIVER_FIELDS = ("etaSeconds", "eta", "sandboxes", "grading", "tokensPerSecond")
@@ -42,8 +42,8 @@ class JobStatusBuilder(StatusBuilder[SweRLJobStatus]):
         self._clear_attempt()
         text = "spec.suspend is true; set it to false to start the next attempt from the newest checkpoint"
         self.condition(JobCondition.SUSPENDED, "True", JobReason.SUSPENDED, text)
-        self.condition(JobCondition.TRAINING, "False", JobReason.SUSPENDED)
-        self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED)
+        self.condition(JobCondition.TRAINING, "False", JobReason.SUSPENDED, text)
+        self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED, text)
         self.phase("Suspended")
 
     def finish(self, outcome: str, reason: str, message: str) -> None:
@@ -51,8 +51,8 @@ class JobStatusBuilder(StatusBuilder[SweRLJobStatus]):
         self._clear_attempt()
         self.status.completion_time = self._time
         self.condition(outcome, "True", reason, message)
-        self.condition(JobCondition.TRAINING, "False", reason)
-        self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED)
+        self.condition(JobCondition.TRAINING, "False", reason, message)
+        self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED, "the job is over")
         self.phase("Complete" if outcome == JobCondition.COMPLETE else "Failed")
 
     def _clear_attempt(self) -> None:

@@ -76,7 +76,8 @@ def _admitted(record: GroupRecord) -> ConditionState:
 
 def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> ConditionState:
     if decision.finished is not None:
-        return "False", decision.finished[0], ""
+        reason, message = decision.finished
+        return "False", reason, message or "all Pods of the group have ended"
     # Once all were ready the group stays ready until its end, although its Pods end one by one.
     group = record.existing_group
     before = group.condition(SandboxCondition.READY)
@@ -87,7 +88,9 @@ def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> C
         problem = record.isolation_problem
         if problem is None:
             return "True", SandboxReason.ALL_READY, ""
-        return "False", SandboxReason.NOT_ISOLATED if problem else SandboxReason.VERIFYING_ISOLATION, problem
+        if problem:
+            return "False", SandboxReason.NOT_ISOLATED, problem
+        return "False", SandboxReason.VERIFYING_ISOLATION, "the sandboxes are ready and their isolation is checked"
     return "False", *_not_ready_reason(record)
 
 
@@ -104,7 +107,9 @@ def _not_ready_reason(record: GroupRecord) -> Outcome:
         return SandboxReason.UNSCHEDULABLE, _unschedulable_message(record, unschedulable)
     if record.state.refusal is not None:
         return record.state.refusal
-    return SandboxReason.CREATING if record.state.admitted else SandboxReason.WAITING_FOR_CAPACITY, ""
+    if record.state.admitted:
+        return SandboxReason.CREATING, "the Pods are created and start"
+    return SandboxReason.WAITING_FOR_CAPACITY, "the group is not admitted yet: condition Admitted says why"
 
 
 def _waiting_for(record: GroupRecord, reason: str) -> list[ParsedPod]:

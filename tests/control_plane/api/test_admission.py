@@ -157,7 +157,7 @@ def test_columns_are_as_documented(kubectl: Kubectl, namespace: str, job: str) -
     patch = json.dumps({"status": status | {"sandboxes": {"pending": 2, "ready": 6, "summary": "2/6"}}})
     kubectl("patch", "swerl", job, "-n", namespace, "--type=merge", "--subresource=status", "-p", patch)
     header, row = kubectl("get", "swerl", job, "-n", namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "AGE"]
+    assert header.split() == ["NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "REASON", "AGE"]
     assert row.split()[:-1] == [job, "Training", "3/40", "0.25", "0.5", "2/6", "12m"]
     header, row = kubectl("get", "swerl", job, "-n", namespace, "-o", "wide").stdout.splitlines()
     assert header.split()[8:] == ["TOKENS/S", "GRADING", "ATTEMPT", "RAYCLUSTER"]

@@ -57,11 +57,11 @@ def test_resource_names_and_columns_are_stable() -> None:
     assert short == [["swerl"], ["swesb"], ["sweimg"], ["sweeval"]]
     assert "swerl" not in job["names"]["categories"], "a category of the short name's spelling hides the short name"
     columns = [c["name"] for c in job["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
-    assert columns == ["Phase", "Step", "Reward", "Resolved", "Sandboxes", "ETA", "Age"]
+    assert columns == ["Phase", "Step", "Reward", "Resolved", "Sandboxes", "ETA", "Reason", "Age"]
     columns = [c["name"] for c in sandbox["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert columns == ["Task", "Ready", "Phase", "Job", "Age"]
     columns = [c["name"] for c in evaluation["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
-    assert columns == ["Phase", "Done", "Resolved", "Rate", "Errors", "Age"]
+    assert columns == ["Phase", "Done", "Resolved", "Rate", "Errors", "Reason", "Age"]
 
 
 def test_nested_defaults_are_written_out() -> None:
