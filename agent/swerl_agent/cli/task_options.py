@@ -6,12 +6,10 @@ from pathlib import Path
 
 import click
 
-from swerl_agent.tasks import Format, Task, TaskError, load_tasks, select
+from swerl_agent.tasks import Task, TaskError, format_of, load_tasks, select
 from swerl_agent.tasks.eval_scripts import scripts_of
 from swerl_agent.tasks.importing import ImportRequest, gather
 from swerl_agent.tasks.quarantine import read_quarantine
-from swerl_agent.tasks.repository import TASKS_FOLDER
-from swerl_agent.tasks.row_files import SUFFIXES
 from swerl_agent.tasks.sources import NAMES, RowSource, is_hub_name
 
 from .command import Options, together
@@ -79,11 +77,9 @@ def _tasks_at(options: Options, path: Path) -> list[Task]:
     exclude = read_quarantine(options.quarantine) if options.quarantine else set()
     if is_hub_name(str(path)):
         return [task for task in _downloaded(options, str(path)) if task.instance_id not in exclude]
-    rows = not (path / TASKS_FOLDER).is_dir() if path.is_dir() else path.suffix in SUFFIXES
-    guessed: Format = "jsonl" if rows else "swebench-task-repo"
     return load_tasks(
         path,
-        options.format or guessed,
+        options.format or format_of(path),
         split=options.split,
         exclude=exclude,
         registry_rewrite=options.registry_rewrite,

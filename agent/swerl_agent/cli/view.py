@@ -27,7 +27,9 @@ DEFAULT_PORT = 8765
 @click.option("--port", type=PORT, default=DEFAULT_PORT, help=f"port; 0: a free one (default {DEFAULT_PORT})")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="another name that browsers reach it by")
 @click.option("--tokenizer", type=PATH, metavar="FOLDER", help="tokenizer folder, to show tokens as text")
-@click.option("--show-gold", type=PATH, metavar="TASKS", help="task repository or JSONL file: show its fixes and tests")
+@click.option(
+    "--show-gold", type=PATH, metavar="TASKS", help="tasks (repository, .jsonl or .parquet): show fixes and tests"
+)
 @click.option("--index", type=PATH, metavar="FILE", help="file of the index (default: in the folder)")
 @runs
 async def command(options: Options) -> int:

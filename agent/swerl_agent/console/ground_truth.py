@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from swerl_agent.tasks import GroundTruth, Task, load_tasks
+from swerl_agent.tasks import GroundTruth, Task, format_of, load_tasks
 
 
 @dataclass
@@ -21,7 +21,7 @@ class GroundTruthSource:
         """The ground truth of a task, None where it is not among them; raises TaskError for unreadable tasks."""
         with self._reading:
             if self._tasks is None:
-                found = load_tasks(self.path, "jsonl" if self.path.suffix == ".jsonl" else "swebench-task-repo")
+                found = load_tasks(self.path, format_of(self.path))
                 self._tasks = {each.instance_id: each for each in found}
         found_task = self._tasks.get(task)
         return found_task.ground_truth if found_task else None

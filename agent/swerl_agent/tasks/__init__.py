@@ -6,7 +6,7 @@ Guarantees: what the agent may see (`TaskView`) and what only grading may see (`
 
 from .benchmarks import Purpose
 from .images import image_name
-from .loading import Format, load_tasks
+from .loading import Format, format_of, load_tasks
 from .rows import Row
 from .selection import select
 from .task import GroundTruth, Task, TaskError, TaskView
@@ -19,6 +19,7 @@ __all__ = [
     "Task",
     "TaskError",
     "TaskView",
+    "format_of",
     "image_name",
     "load_tasks",
     "select",

@@ -16,14 +16,20 @@ from .benchmark_refusal import benchmark_refusal
 from .benchmarks import Purpose
 from .importing import ImportRequest, import_one
 from .quarantine import quarantined_beside
-from .repository import read_repository
-from .row_files import row_files, unread_rows
+from .repository import TASKS_FOLDER, read_repository
+from .row_files import SUFFIXES, row_files, unread_rows
 from .selection import select
 from .task import Task, TaskError
 
 logger = logging.getLogger(__name__)
 
 Format = Literal["swebench-task-repo", "jsonl"]
+
+
+def format_of(path: Path) -> Format:
+    """The format of the tasks at `path`: a repository has a folder of tasks, anything else is files of rows."""
+    rows = not (path / TASKS_FOLDER).is_dir() if path.is_dir() else path.suffix in SUFFIXES
+    return "jsonl" if rows else "swebench-task-repo"
 
 
 def load_tasks(

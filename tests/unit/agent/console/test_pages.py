@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.tasks.rows import jsonl, swebench
+from tests.unit.agent.tasks.rows import jsonl, parquet, swebench
 
 from .artifacts import PATCH, RESOLVED, UNRESOLVED, episode, write_evaluation, write_job, write_rollout
 from .conftest import OpenConsole, shown
@@ -154,12 +154,18 @@ async def test_evaluations_are_compared_task_by_task(open_console: OpenConsole, 
     assert "swe-rl__store-0 0/2 1/2 +50" in page_text and "swe-rl__store-2 0/0 1/2 –" in page_text
 
 
-async def test_ground_truth_needs_to_be_asked_for(open_console: OpenConsole, root: Path, tmp_path: Path) -> None:
-    tasks = jsonl(tmp_path / "tasks.jsonl", swebench("django__django-13820"))
+@pytest.mark.parametrize(
+    ("name", "shown_from"), [("t.jsonl", "t.jsonl"), ("t.parquet", "t.parquet"), ("t.parquet", "")]
+)
+async def test_ground_truth_needs_to_be_asked_for(
+    open_console: OpenConsole, root: Path, tmp_path: Path, name: str, shown_from: str
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    (jsonl if name == "t.jsonl" else parquet)(tmp_path / "tasks" / name, swebench("django__django-13820"))
     folder = write_rollout(root / "demo", episode("django__django-13820"), RESOLVED, 1)
     console = await open_console()
     assert "Ground truth" not in await console.page("/episode", path=console.path(folder))
-    console = await open_console(gold=tasks)
+    console = await open_console(gold=tmp_path / "tasks" / shown_from)
     page_text = shown(await console.page("/episode", path=console.path(folder)))
     assert "Ground truth Reference fix" in page_text and "FAIL_TO_PASS: " in page_text
 
