@@ -41,18 +41,30 @@ def read_trajectories(paths: Sequence[Path]) -> Iterator[Trajectory | Trajectory
     """Every trajectory at `paths`: files, or folders searched for traj.json, *.traj.json and *.traj; the error of each
     file that is none."""
     for path in paths:
-        files = sorted({file for name in NAMES for file in path.rglob(name)}) if path.is_dir() else [path]
-        if not files:
-            yield TrajectoryError(f"{path} holds no traj.json")
-        for file in files:
+        for file in trajectory_files(path):
             try:
                 yield read_trajectory(file)
             except TrajectoryError as error:
                 yield error
 
 
+def trajectory_files(path: Path, names: Sequence[str] = NAMES) -> list[Path]:
+    """`path`, or the files of these names below it; a folder without one stands for itself, and cannot be read."""
+    files = sorted({file for name in names for file in path.rglob(name)}) if path.is_dir() else []
+    return files or [path]
+
+
 def read_trajectory(path: Path) -> Trajectory:
     """The trajectory of one file; raises TrajectoryError."""
+    content = trajectory_content(path)
+    status = _object(_object(content.get("info")).get("verdict")).get("status")
+    return Trajectory(path, instance_id(path, content), str(status or ""), tuple(_commands(content)))
+
+
+def trajectory_content(path: Path) -> Mapping[str, Any]:
+    """The object in a file, a list of messages as that of a trajectory; raises TrajectoryError."""
+    if path.is_dir():
+        raise TrajectoryError(f"{path} holds no traj.json, *.traj.json or *.traj")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -60,11 +72,13 @@ def read_trajectory(path: Path) -> Trajectory:
     content = {"messages": content} if isinstance(content, list) and content else content
     if not isinstance(content, dict) or not any(isinstance(content.get(name), list) for name in LISTS):
         raise TrajectoryError(f"{path} is no trajectory: it has no list of messages")
-    info = _object(content.get("info"))
-    named = info.get("instance_id") or content.get("instance_id")
-    name = named or (path.parent.name if path.name == "traj.json" else path.name.partition(".traj")[0])
-    status = _object(info.get("verdict")).get("status")
-    return Trajectory(path, str(name), str(status or ""), tuple(_commands(content)))
+    return content
+
+
+def instance_id(path: Path, content: Mapping[str, Any]) -> str:
+    """The task's id in the content of a file, else in its name."""
+    named = _object(content.get("info")).get("instance_id") or content.get("instance_id")
+    return str(named or (path.parent.name if path.name == "traj.json" else path.name.partition(".traj")[0]))
 
 
 def executed(steps: Sequence[Any]) -> Iterator[str]:
@@ -81,15 +95,15 @@ def _commands(content: Mapping[str, Any]) -> Iterator[str]:
             return
     for name in MESSAGES:
         for message in content.get(name) or ():
-            yield from _asked(_object(message))
+            yield from asked(_object(message))
 
 
-def _asked(message: Mapping[str, Any]) -> Iterator[str]:
-    """What an answer asks for: a message, an item of the Responses API, or a whole response."""
+def asked(message: Mapping[str, Any]) -> Iterator[str]:
+    """The commands that an answer asks for: a message, an item of the Responses API, or a whole response."""
     if (kind := str(message.get("type"))) in CALLS:
         yield _command(message.get(CALLS[kind]))
     for item in message["output"] if isinstance(message.get("output"), list) else ():
-        yield from _asked(_object(item))
+        yield from asked(_object(item))
     if message.get("role") != "assistant":
         return
     for call in message["tool_calls"] if isinstance(message.get("tool_calls"), list) else ():

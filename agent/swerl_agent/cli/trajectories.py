@@ -1,4 +1,4 @@
-"""`swerl trajectories audit`: finds commands of episodes that may be attempts to cheat."""
+"""`swerl trajectories`; `audit` finds commands of episodes that may be attempts to cheat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from .command import Group, Options, runs
 from .output import is_json, output_option, print_result
 from .values import PATH
 
-command = Group("trajectories", help="Audit the trajectories of episodes.")
+MEMBERS = {
+    "export": (".trajectory_files:export_folder", "write episodes for `harbor view` or `inspect view`"),
+    "import": (".trajectory_files:import_files", "store trajectories of mini-swe-agent and SWE-agent as episodes"),
+}
+command = Group("trajectories", help="Audit, export and import the trajectories of episodes.", members=MEMBERS)
 RULE_HELP = "\n".join(f"  {rule.name:<18} {rule.what}" for rule in RULES)
 
 

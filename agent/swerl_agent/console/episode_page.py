@@ -7,30 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from swerl_agent.trajectories.fields import integer, listed, mapping, number, text
+from swerl_agent.trajectories.stored import load, patch_of
+from swerl_agent.trajectories.trajectory import Trajectory, Turn
+
 from .blocks import Block, Budget
 from .diff import Diff, read_diff
-from .fields import integer, listed, mapping, number, read_object, text
 from .rendering import address
-from .trajectory import Trajectory, Turn, read_trajectory
 
 TURNS = 25  # of one page
 DIFF_BYTES = 110_000
 TOKENS = 600  # of one page
 COMPARED_COMMANDS = 60  # of one rollout, side by side
-
-
-def load(folder: Path) -> Trajectory:
-    """The trajectory in an episode's folder; without turns where it is half-written. meta.json counts first."""
-    content = read_object(folder / "traj.json")
-    return read_trajectory({**content, "info": {**mapping(content.get("info")), **read_object(folder / "meta.json")}})
-
-
-def patch_of(folder: Path) -> str:
-    """The episode's patch, '' without one."""
-    try:
-        return (folder / "patch.diff").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def episode_values(folder: Path, path: str, first: int) -> dict[str, Any]:

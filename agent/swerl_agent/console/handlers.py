@@ -13,13 +13,14 @@ from aiohttp import web
 
 from swerl_agent.evaluation.summary import wilson
 from swerl_agent.tasks import TaskError
+from swerl_agent.trajectories.fields import integer, read_object
+from swerl_agent.trajectories.stored import load, patch_of
 
 from . import query
 from .blocks import Budget
 from .charts import chart
 from .diff import read_diff
-from .episode_page import episode_values, load, patch_of, side_by_side, token_values
-from .fields import integer, read_object
+from .episode_page import episode_values, side_by_side, token_values
 from .ground_truth import GroundTruthSource
 from .index import EpisodeIndex
 from .rendering import Pages, plain

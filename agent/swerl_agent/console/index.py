@@ -15,9 +15,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from .fields import read_object
+from swerl_agent.trajectories.fields import read_object
+from swerl_agent.trajectories.runs import EpisodesFolder, Finder
+
 from .row import EpisodeRow, episode_row
-from .runs import EpisodesFolder, Finder
 
 NAME = ".swerl-index.sqlite"
 VERSION = 2  # of the tables below

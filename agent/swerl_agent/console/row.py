@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .fields import integer, listed, mapping, number, text
-from .runs import EPISODE, EpisodesFolder
+from swerl_agent.trajectories.fields import integer, listed, mapping, number, text
+from swerl_agent.trajectories.runs import EPISODE, EpisodesFolder
+from swerl_agent.trajectories.stored import purpose_of
 
 LONGEST = 1_000  # characters of a field
-_STEP = re.compile(r"(step|evaluation)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
     """The row of the episode in `folder`/`name` with the content of its meta.json."""
     matched = EPISODE.fullmatch(name)
     member, ended = (integer(int(matched[1])) or 0, integer(int(matched[2])) or 0) if matched else (0, 0)
-    purpose, step = _purpose(folder, meta)
+    purpose, step = purpose_of(folder.path, meta)
     verdict = mapping(meta.get("verdict"))
     status, exit_status = text(verdict.get("status")), text(meta.get("exit_status"))
     reason = text(verdict.get("detail")) or text(meta.get("error"))
@@ -68,7 +67,7 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
         member=integer(meta.get("index")) if "index" in meta else member,
         verdict=_short(status),
         exit_status=_short(exit_status),
-        resolved=None if lost else int(status == "resolved"),
+        resolved=None if lost or not status else int(status == "resolved"),
         reward=number(meta.get("reward")),
         turns=integer(meta.get("turns")),
         seconds=number(mapping(meta.get("agent_metrics")).get("total_time")),
@@ -78,13 +77,6 @@ def episode_row(folder: EpisodesFolder, name: str, meta: Mapping[str, Any]) -> E
         ended=ended,
         words=_short("\n".join(searched), 4 * LONGEST).lower(),
     )
-
-
-def _purpose(folder: EpisodesFolder, meta: Mapping[str, Any]) -> tuple[str, int | None]:
-    found = _STEP.fullmatch(folder.path.rpartition("/")[2])
-    if found:
-        return "train" if found[1] == "step" else "evaluation", int(found[2][:15])
-    return "sample", integer(meta.get("step"))
 
 
 def _short(value: str, most: int = LONGEST) -> str:

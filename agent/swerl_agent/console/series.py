@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .fields import number, text
+from swerl_agent.trajectories.fields import number, text
 
 Points = Sequence[tuple[float, float]]
 NOT_METRICS = frozenset({"kind", "step", "attempt", "time"})

@@ -26,9 +26,9 @@ TRAJECTORY_FORMAT = "swerl-trajectory-1"
 log = logging.getLogger(__name__)
 
 
-def artifact_name(episode: Episode) -> str:
-    """Folder name: id, group, index and the time in nanoseconds, which makes it unique."""
-    return f"{artifact_prefix(episode)}{time.time_ns()}"
+def artifact_name(episode: Episode, ended: int | None = None) -> str:
+    """Folder name: id, group, index and the time in nanoseconds (now if not given), which makes it unique."""
+    return f"{artifact_prefix(episode)}{ended or time.time_ns()}"
 
 
 def artifact_prefix(episode: Episode) -> str:
@@ -60,15 +60,17 @@ def write_artifacts(
     *,
     meta: Mapping[str, Any] | None = None,
     audit: Collection[Finding] | None = None,
+    ended: int | None = None,
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
     `meta` is added to the episode's data in both JSON files (sampling parameters, step, reward; no reward is None);
     `audit` what the audit found in it, looked for here if not given. The verdict names the rules of what was found,
     also that of an agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and
-    `verdict` do, under the names that other readers know. Raises OSError when the disk refuses.
+    `verdict` do, under the names that other readers know. `ended`: nanoseconds since 1970, if not now. Raises OSError
+    when the disk refuses.
     """
-    folder = directory / artifact_name(episode)
+    folder = directory / artifact_name(episode, ended)
     folder.mkdir(parents=True)
     found = findings(executed(episode.steps)) if audit is None else audit
     public = _public_verdict(episode, verdict, found)

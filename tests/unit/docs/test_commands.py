@@ -79,6 +79,8 @@ RUN_BY = {
     "swerl view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
     "eval $(swerl completion": ("tests/unit/agent/cli/test_manners.py", '"completion", shell'),
     "swerl trajectories audit": ("tests/unit/agent/audit/test_audit.py", '"trajectories", "audit"'),
+    "swerl trajectories export": ("tests/unit/agent/trajectories/test_command.py", '"trajectories", "export"'),
+    "swerl trajectories import": ("tests/unit/agent/trajectories/test_importing.py", '"trajectories", "import"'),
     "python -m tasks.repository": (THIS_FILE, '"tasks.repository"'),
     "python -m swerl_trainer.plan": ("tests/unit/docs/test_layouts.py", "examples(), ids"),
     "python -m tests.bench.parity_bench": ("tests/control_plane/grading/test_parity.py", '"tests.bench.parity_bench"'),

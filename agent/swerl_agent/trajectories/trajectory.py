@@ -38,6 +38,8 @@ class Command:
     output_bytes: int | None
     hidden_bytes: int  # of the output, that the model did not see
     timed_out: bool
+    started: float | None = None  # seconds since 1970
+    output: str = ""  # its ends, as the record keeps them
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ class Turn:
     findings: list[Mapping[str, Any]] = field(default_factory=list)
     cut: Cut | None = None
     tokens: tuple[int, int, int] | None = None  # segment, first token, end
+
+    def results(self) -> list[tuple[Command | None, str, str]]:
+        """What followed the answer: command, role and content. A message about no single command has None.
+
+        Where no message is kept, as of the command that submits, the content is what the record keeps of the output.
+        """
+        if len(self.observations) == len(self.commands):
+            pairs = zip(self.commands, self.observations, strict=True)
+            return [(command, role, content) for command, (_, role, content) in pairs]
+        if not self.observations:
+            return [(command, "tool", command.output) for command in self.commands if command.output]
+        return [(None, role, content) for _, role, content in self.observations]
 
 
 @dataclass(frozen=True)
@@ -121,11 +135,15 @@ def _turns(messages: Sequence[Any]) -> tuple[list[tuple[int, str, str]], list[Tu
 
 def content_text(message: Mapping[str, Any]) -> str:
     """The text of a message: a text, or the texts of its blocks; tool calls as JSON."""
-    content = message.get("content")
+    calls = message.get("tool_calls")
+    return "\n".join(filter(None, [block_text(message.get("content")), text(calls) if calls else ""]))
+
+
+def block_text(content: Any) -> str:
+    """A content that is a text, or a list of blocks with texts."""
     if isinstance(content, list):
         content = "\n".join(text(mapping(block).get("text") or block) for block in content)
-    calls = message.get("tool_calls")
-    return "\n".join(filter(None, [text(content), text(calls) if calls else ""]))
+    return text(content)
 
 
 def split_answer(content: str) -> list[Part]:
@@ -148,11 +166,23 @@ def _command(place: int, record: Mapping[str, Any]) -> Command:
         place,
         text(record.get("action") or record.get("command")),
         integer(record.get("returncode")),
-        end - start if start is not None and end is not None else None,
+        end - start if start is not None and end is not None else number(record.get("seconds")),
         integer(record.get("output_len")),
         integer(record.get("output_hidden")) or 0,
         bool(record.get("timed_out")),
+        start,
+        _kept_output(record),
     )
+
+
+def _kept_output(record: Mapping[str, Any]) -> str:
+    """The ends of a command's output, which overlap where it is short."""
+    head, tail = text(record.get("output_head")), text(record.get("output_tail"))
+    length = integer(record.get("output_len")) or len(head)
+    missing = length - len(head) - len(tail)
+    if missing > 0:
+        return f"{head}\n[{missing} characters are not kept]\n{tail}"
+    return head + tail[max(0, len(tail) - (length - len(head))) :]
 
 
 def _mark_segments(segments: Sequence[Mapping[str, Any]], turns: Mapping[int, Turn], info: Mapping[str, Any]) -> None:
