@@ -73,6 +73,7 @@ async def run_one(options: Options) -> int:
                 index=0,
                 temperature=options.temperature,
                 workdir=task.workdir_or(sandbox.workdir),
+                live=options.output,
                 on_end=ended.append,
             )
             graded = await samples.run(request, agent)

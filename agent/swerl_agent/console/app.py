@@ -22,6 +22,7 @@ def console_application(handlers: Handlers, access: ConsoleAccess) -> web.Applic
         ("/run", handlers.run),
         ("/episodes", handlers.episodes),
         ("/episode", handlers.episode),
+        ("/live", handlers.live),
         ("/rollouts", handlers.rollouts),
         ("/tokens", handlers.tokens),
         ("/text", handlers.text),

@@ -23,8 +23,12 @@ COMPARED_COMMANDS = 60  # of one rollout, side by side
 
 def episode_values(folder: Path, path: str, first: int) -> dict[str, Any]:
     """The turns from `first` on, the patch and the verdict of the episode at `path`."""
-    trajectory, budget = load(folder), Budget()
-    last = len(trajectory.turns)
+    return trajectory_values(load(folder), patch_of(folder), path, first)
+
+
+def trajectory_values(trajectory: Trajectory, patch: str, path: str, first: int) -> dict[str, Any]:
+    """The same of a trajectory that was read."""
+    budget, last = Budget(), len(trajectory.turns)
     first = max(0, min(first, last - 1)) // TURNS * TURNS if last else 0
     shown = trajectory.turns[first : first + TURNS]
 
@@ -35,7 +39,7 @@ def episode_values(folder: Path, path: str, first: int) -> dict[str, Any]:
     return {
         "info": trajectory.info,
         "verdict": verdict_values(trajectory.info, budget),
-        "diff": read_diff(patch_of(folder), budget, DIFF_BYTES),
+        "diff": read_diff(patch, budget, DIFF_BYTES),
         "opening": [(role, cut(content, 9_000, place)) for place, role, content in opening],
         "turns": [_turn(turn, cut) for turn in shown],
         "first": first,

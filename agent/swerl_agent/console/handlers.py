@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +13,26 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from swerl_agent.episode.live import SUFFIX
 from swerl_agent.evaluation.summary import wilson
 from swerl_agent.tasks import TaskError
 from swerl_agent.trajectories.fields import integer, read_object
+from swerl_agent.trajectories.live import live_trajectory
 from swerl_agent.trajectories.stored import load, patch_of
 
 from . import query
 from .blocks import Budget
 from .charts import chart
 from .diff import read_diff
-from .episode_page import episode_values, side_by_side, token_values
+from .episode_page import episode_values, side_by_side, token_values, trajectory_values
 from .ground_truth import GroundTruthSource
 from .index import EpisodeIndex
-from .rendering import Pages, plain
+from .rendering import Pages, address, plain
 from .series import CURVES, read_metrics
 
 T = TypeVar("T")
 SHOWN_TASKS = 500  # of a comparison
+SHOWN_RUNNING = 200  # episodes of a job or an evaluation
 MOST_RUNS = 200  # whose values the filters offer
 
 
@@ -43,7 +48,8 @@ class Handlers:
     async def runs(self, request: web.Request) -> web.Response:
         """Jobs and evaluations."""
         found = await self._ask(query.runs)
-        return self.pages.answer("runs", {"runs": found, "indexing": not self.index.scans})
+        running = Counter(row["run"] for row in self.index.running.values())
+        return self.pages.answer("runs", {"runs": found, "running": running, "indexing": not self.index.scans})
 
     async def run(self, request: web.Request) -> web.Response:
         """One job or evaluation: figures, curves, its newest episodes."""
@@ -70,6 +76,7 @@ class Handlers:
                 "summary": summary,
                 "interval": _interval(runs[path]),
                 "episodes": newest[:12],
+                "running": [row for row in self.index.running.values() if row["run"] == path][:SHOWN_RUNNING],
             },
         )
 
@@ -101,6 +108,20 @@ class Handlers:
             "episode", {"row": row, "before": previous, "after": following, "members": members, "gold": gold, **values}
         )
 
+    async def live(self, request: web.Request) -> web.Response:
+        """An episode that runs; once it has ended, the page of its artifacts."""
+        path = request.query.get("path", "")
+        row = self.index.running.get(path)
+        if row is None:
+            ended = await self._ask(lambda database: query.ended(database, path.removesuffix(SUFFIX)))
+            if ended is None:
+                raise web.HTTPNotFound(text="this episode does not run, and left no artifacts\n")
+            raise web.HTTPFound(address("episode", path=ended))
+        trajectory = await asyncio.to_thread(live_trajectory, self.index.root / path)
+        first = integer_of(request.query, "turn")
+        values = trajectory_values(trajectory, "", path, len(trajectory.turns) if first is None else first)
+        return self.pages.answer("live", {"row": row, "now": time.time() * 1e9, **values})
+
     async def rollouts(self, request: web.Request) -> web.Response:
         """The rollouts of a prompt side by side; `path` is one of them."""
         row = await self._row(request)
@@ -119,11 +140,15 @@ class Handlers:
 
     async def text(self, request: web.Request) -> web.Response:
         """One message in full, or the patch where none is named, as plain text."""
-        row = await self._row(request)
-        place = integer_of(request.query, "message")
-        if place is None:
-            return plain(await asyncio.to_thread(patch_of, self._folder(row)))
-        content = (await asyncio.to_thread(load, self._folder(row))).message(place)
+        path, place = request.query.get("path", ""), integer_of(request.query, "message")
+        if path in self.index.running:
+            trajectory = await asyncio.to_thread(live_trajectory, self.index.root / path)
+        else:
+            folder = self._folder(await self._row(request))
+            if place is None:
+                return plain(await asyncio.to_thread(patch_of, folder))
+            trajectory = await asyncio.to_thread(load, folder)
+        content = None if place is None else trajectory.message(place)
         if content is None:
             raise web.HTTPNotFound(text="this episode has no such message\n")
         return plain(content)

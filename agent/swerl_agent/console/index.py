@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from swerl_agent.trajectories.fields import read_object
+from swerl_agent.trajectories.live import LiveEpisodes
 from swerl_agent.trajectories.runs import EpisodesFolder, Finder
 
 from .row import EpisodeRow, episode_row
@@ -55,6 +56,8 @@ class EpisodeIndex:
         self.root, self._path = root, path
         self._finder = Finder(root)
         self._settled: dict[str, tuple[str, ...]] = {}  # episodes of a folder that are all in the index
+        self._live = LiveEpisodes(root)
+        self.running: Mapping[str, Mapping[str, Any]] = {}  # rows of episodes that run, by the path of their live file
         self.scans = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         if not self._usable():
@@ -87,6 +90,7 @@ class EpisodeIndex:
                 if self._settled.get(folder.path) != folder.episodes:
                     read += self._update(database, folder)
             self._forget(database, folders)
+        self.running = self._live.rows(folders)
         self.scans += 1
         return read
 

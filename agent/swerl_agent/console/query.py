@@ -103,6 +103,14 @@ def episode(database: sqlite3.Connection, path: str) -> sqlite3.Row | None:
     return found
 
 
+def ended(database: sqlite3.Connection, prefix: str) -> str | None:
+    """The newest episode whose path is this one and a time."""
+    found = database.execute(
+        "select path from episodes where path > ? and path < ? order by ended desc limit 1", [prefix, f"{prefix}:"]
+    ).fetchone()
+    return str(found[0]) if prefix and found else None
+
+
 def members(database: sqlite3.Connection, row: Mapping[str, Any] | sqlite3.Row) -> list[sqlite3.Row]:
     """The rollouts of the same prompt: one group of a job's step, or all samples of a task in an evaluation."""
     if row["purpose"] == "sample":

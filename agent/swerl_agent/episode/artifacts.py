@@ -20,6 +20,7 @@ from swerl_agent.grading import NO_PATCH, Verdict
 from swerl_agent.storage import file_name, finish_in_thread, write_atomic
 
 from .episode import Episode
+from .live import SUFFIX, remove_live_file
 from .metrics import agent_metrics
 
 TRAJECTORY_FORMAT = "swerl-trajectory-1"
@@ -34,6 +35,11 @@ def artifact_name(episode: Episode, ended: int | None = None) -> str:
 def artifact_prefix(episode: Episode) -> str:
     """The folder's name up to the time: characters of a file name alone."""
     return f"{file_name(episode.instance_id)}__g{file_name(episode.group)}__i{episode.index}__"
+
+
+def live_path(directory: Path, episode: Episode) -> Path:
+    """Where the episode's live file is while it runs, beside the folder of its artifacts."""
+    return directory / f"{artifact_prefix(episode)}{SUFFIX}"
 
 
 @asynccontextmanager
@@ -64,8 +70,9 @@ def write_artifacts(
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    `meta` is added to the episode's data in both JSON files (sampling parameters, step, reward; no reward is None);
-    `audit` what the audit found in it, looked for here if not given. The verdict names the rules of what was found,
+    They replace the episode's live file. `meta` is added to the episode's data in both JSON files (sampling parameters,
+    step, reward; no reward is None); `audit` what the audit found in it, looked for here if not given. The verdict
+    names the rules of what was found,
     also that of an agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and
     `verdict` do, under the names that other readers know. `ended`: nanoseconds since 1970, if not now. Raises OSError
     when the disk refuses.
@@ -111,6 +118,7 @@ def write_artifacts(
     if episode.patch is not None:
         files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
     write_atomic({folder / name: [files[name]] for name in sorted(files)}, durable=False)
+    remove_live_file(live_path(directory, episode))
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from swerl_agent.tasks import Task
@@ -32,6 +33,7 @@ class EpisodeRequest:
     temperature: float
     workdir: str = "/testbed"  # folder of the repository in the task's image
     scoring: StepScoring | None = None
+    live: Path | None = None  # folder of the episode's live file, that of its artifacts; None: there is none
     on_end: Callable[[Episode], None] | None = None
     """Called with the episode at its end, also after cancellation and programming errors."""
 

@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult, SandboxError
 
+from .artifacts import live_path
 from .baseline import Patch
 from .command_runner import CommandRunner
 from .engine import EngineError
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
+from .live import LiveFile
 from .parsing import is_valid_patch
 from .prompts import PromptError
 from .protocol import agent_protocol
@@ -58,6 +60,7 @@ class EpisodeRun(ABC):
             timings={"model": 0.0, "environment": 0.0},
         )
         self._session, self._acted = session, False
+        self._live: LiveFile | None = None
 
     @abstractmethod
     async def act(self) -> None:
@@ -65,6 +68,7 @@ class EpisodeRun(ABC):
 
     async def run(self) -> Episode:
         """The whole episode, given to `on_end` at its end; cancellation and programming errors are raised then."""
+        self._open_live_file()
         try:
             with self.timed("total"), self._reported():
                 await scrub_tests(self._session, self.request.task.hidden_paths)
@@ -75,9 +79,25 @@ class EpisodeRun(ABC):
             try:
                 await self.workspace.baseline.close()
             finally:
+                self.report(self.episode.exit_status)
                 if self.request.on_end:
                     self.request.on_end(self.episode)
         return self.episode
+
+    def messages(self) -> Sequence[Mapping[str, str]]:
+        """The conversation so far."""
+        return self.episode.messages
+
+    def report(self, state: str) -> None:
+        """Write the episode's state and what is new to its live file, if it has one."""
+        if self._live:
+            self._live.report(state, self.messages(), self.episode.steps)
+
+    def _open_live_file(self) -> None:
+        if self.request.live is not None:
+            names = ("instance_id", "group", "index", "agent_name", "image")
+            about = {name: getattr(self.episode, name) for name in names}
+            self._live = LiveFile(live_path(self.request.live, self.episode), about)
 
     def seconds_left(self) -> float:
         """Seconds until the episode's deadline."""
@@ -115,7 +135,8 @@ class EpisodeRun(ABC):
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Adds the seconds inside to the episode's timings."""
+        """Adds the seconds inside to the episode's timings; viewers see the phase."""
+        self.report(phase)
         started = time.monotonic()
         try:
             yield

@@ -114,6 +114,7 @@ class Evaluation:
                     index=sample,
                     temperature=self._spec.temperature,
                     workdir=self._tasks[name].workdir_or(runner.sandbox.workdir),
+                    live=self._folder,
                     on_end=ended.append,
                 )
                 graded = await runner.run(request, self._agent)

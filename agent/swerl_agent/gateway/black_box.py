@@ -8,7 +8,7 @@ sandbox.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -120,6 +120,10 @@ class _BlackBoxRun(EpisodeRun):
             raise self.shell.lost.result()
         await self._end(self._agent_exit(agent))
 
+    def messages(self) -> Sequence[Mapping[str, str]]:
+        """See EpisodeRun: those of the newest answer's conversation."""
+        return self.recording.messages
+
     def _agent_request(self) -> BlackBoxRequest:
         task, workdir = self.request.task.visible(), self.request.workdir
         return BlackBoxRequest(task, self.endpoint, self.shell, self.spec, workdir)
@@ -177,9 +181,11 @@ class _RecordedShell:
     ) -> CommandResult:
         step = max(0, self._episode.recording.answers - 1)
         try:
-            return await self._episode.execute(
+            result = await self._episode.execute(
                 command, step=step, action=action, cwd=cwd, env=env, max_output=MAX_OUTPUT
             )
+            self._episode.report("model")
+            return result
         except SandboxError as error:
             if not self.lost.done():
                 self.lost.set_result(error)

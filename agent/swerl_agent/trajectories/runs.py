@@ -17,6 +17,7 @@ from typing import Literal
 Kind = Literal["job", "evaluation", "episodes"]
 
 EPISODE = re.compile(r".+__g.*__i(\d+)__(\d{15,20})")
+LIVE = re.compile(r".+__g.*__i(\d+)__live\.jsonl")
 SHARD = re.compile(r"shard-\d+-of-\d+")
 OF_A_JOB = frozenset({"job.json", "metrics.jsonl", "artifacts"})
 OF_AN_EVALUATION = frozenset({"results.jsonl", "settings.json", "summary.json"})
@@ -32,6 +33,7 @@ class Listing:
     files: frozenset[str]
     folders: tuple[str, ...]
     episodes: tuple[str, ...]
+    live: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class EpisodesFolder:
     kind: Kind
     path: str
     episodes: tuple[str, ...]  # names of their folders
+    live: tuple[str, ...] = ()  # names of the files of episodes that run
 
 
 @dataclass
@@ -60,8 +63,8 @@ class Finder:
         if listing is None or depth > DEEPEST:
             return
         inside = run or self._run_at(path, listing)
-        if inside and (listing.episodes or not run):
-            yield EpisodesFolder(*inside, path, listing.episodes)
+        if inside and (listing.episodes or listing.live or not run):
+            yield EpisodesFolder(*inside, path, listing.episodes, listing.live)
         for name in listing.folders:
             yield from self._walk(f"{path}/{name}" if path else name, inside, depth + 1)
 
@@ -70,7 +73,7 @@ class Finder:
             return path, "job"
         if listing.files & OF_AN_EVALUATION or any(map(SHARD.fullmatch, listing.folders)):
             return path, "evaluation"
-        return (path, "episodes") if listing.episodes else None
+        return (path, "episodes") if listing.episodes or listing.live else None
 
     def _listing(self, path: str) -> Listing | None:
         folder = self.root / path
@@ -89,17 +92,17 @@ class Finder:
 
 
 def _list(folder: Path) -> Listing:
-    files, folders, episodes = set[str](), list[str](), list[str]()
+    files, folders, episodes, live = set[str](), list[str](), list[str](), list[str]()
     with os.scandir(folder) as entries:
         for entry in entries:
             name = os.fsencode(entry.name).decode("utf-8", "replace")
             if name != entry.name:
                 continue  # no name of ours
             if not entry.is_dir(follow_symlinks=False):
-                files.add(name)
+                (live.append if LIVE.fullmatch(name) else files.add)(name)
             elif EPISODE.fullmatch(name):
                 episodes.append(name)
             elif not NOT_ENTERED.fullmatch(name):
                 folders.append(name)
                 files.add(name)
-    return Listing(frozenset(files), tuple(sorted(folders)), tuple(sorted(episodes)))
+    return Listing(frozenset(files), tuple(sorted(folders)), tuple(sorted(episodes)), tuple(sorted(live)))

@@ -45,15 +45,32 @@
     if (action) { event.preventDefault(); action(); }
   });
 
-  // A live page replaces its content unless the user is reading or choosing in it.
+  // Makes `old` equal to `fresh` and leaves the elements that did not change: place, focus and folds stay.
+  const update = (old, fresh) => {
+    if (old.tagName === "DETAILS" && fresh.tagName === "DETAILS") fresh.open = old.open;
+    if (old.classList?.contains("selected")) fresh.classList?.add("selected");
+    const alike = old.nodeName === fresh.nodeName && (old.id ?? "") === (fresh.id ?? "");
+    if (!alike || !old.firstElementChild || !fresh.firstElementChild) {
+      if (!old.isEqualNode(fresh)) old.replaceWith(fresh);
+      return;
+    }
+    for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+    const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+    after.forEach((node, place) => { if (before[place]) update(before[place], node); else old.append(node); });
+    before.slice(after.length).forEach((node) => node.remove());
+  };
+
+  // A live page brings its content up to date unless the user types or selects in it.
   const refresh = async () => {
     const main = document.querySelector("main[data-live]");
-    const busy = document.hidden || main.contains(document.activeElement) || getSelection()?.toString() || main.querySelector("details[open]");
-    if (busy) return;
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName) || getSelection()?.toString();
+    if (!main || document.hidden || typing) return;
     const answer = await fetch(location.href).catch(() => null);
     if (!answer?.ok) return;
+    if (answer.redirected) { location.replace(answer.url); return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    if (fresh) main.innerHTML = fresh.innerHTML;
+    if (fresh) update(main, fresh);
   };
 
   document.addEventListener("DOMContentLoaded", () => {

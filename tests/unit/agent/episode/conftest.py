@@ -210,6 +210,7 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         protocol: AgentProtocol = PROTOCOLS["mini-swe-agent-1"],
         tokenizer: HFTokenizer = plain,
         engine: type[Script] = Script,
+        live: Path | None = None,
         **limits: Any,
     ) -> tuple[Episode, Script]:
         ground_truth = GroundTruth("pytest", GOLD, "", ("t::a",), ())
@@ -217,7 +218,7 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         script = engine(tokenizer, answers)
         prompts = Prompts.default(protocol)
         agent = BuiltinAgent(script, tokenizer, prompts, agent_spec(**limits, protocol=protocol.name))
-        request = EpisodeRequest(task, group="g3", index=2, temperature=1.0, workdir=str(repository))
+        request = EpisodeRequest(task, group="g3", index=2, temperature=1.0, workdir=str(repository), live=live)
         return asyncio.run(agent.run_episode(request, Shell(repository, failure))), script
 
     return go
