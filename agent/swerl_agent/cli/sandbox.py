@@ -23,12 +23,17 @@ from .output import is_json, output_option, print_result
 from .pod_options import PULL_POLICIES, egress_option, pull_option
 from .values import QUANTITY, SECONDS
 
-LIST_SANDBOXES = (
-    "list sandbox Pods with `kubectl get pods -l swerl.dev/role=sandbox`; Pods of SweSandbox NAME are swesb-NAME-0, ..."
+LIST_SANDBOXES = "`swerl sandbox ls` lists sandbox Pods; Pods of SweSandbox NAME are swesb-NAME-0, ..."
+
+
+command = Group(
+    "sandbox",
+    help="Run commands or a shell in sandboxes.",
+    members={
+        "ls": (".sandbox_files:list_sandboxes", "list sandbox Pods with their task, job and state"),
+        "cp": (".sandbox_files:copy_files", "copy files from or to a running sandbox"),
+    },
 )
-
-
-command = Group("sandbox", help="Run commands or a shell in sandboxes.")
 new_sandbox_options = together(
     click.option("--workdir", default="/", help="working directory (default /)"),
     egress_option,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from swerl_api import SandboxCondition, SweSandboxStatus, find_condition
-from swerl_api.names import ROLE_DRIVER, ROLE_ENGINE, ROLE_LABEL, ROLE_TRAIN
+from swerl_api.names import JOB_LABEL, ROLE_DRIVER, ROLE_ENGINE, ROLE_LABEL, ROLE_TRAIN, TASK_LABEL
+from swerl_api.swerljob import duration_words
 from swerl_kube import Json
 
 RAY_ROLES = (ROLE_DRIVER, ROLE_TRAIN, ROLE_ENGINE)
@@ -122,3 +124,40 @@ def _wait(status: SweSandboxStatus) -> tuple[str, str]:
         if found is not None and found.status == "False" and not find_condition(status.conditions, "Finished"):
             return found.reason, found.message
     return "", ""
+
+
+HEADS = ("POD", "TASK", "JOB", "STATE", "NODE", "AGE")
+
+
+@dataclass(frozen=True)
+class SandboxRow:
+    """A sandbox in a list."""
+
+    name: str
+    task: str
+    job: str
+    state: str
+    node: str
+    age_seconds: int
+
+    def as_json(self) -> dict[str, str | int]:
+        """Fields by name."""
+        return asdict(self)
+
+    def columns(self) -> tuple[str, ...]:
+        """Texts in the order of HEADS."""
+        return self.name, self.task, self.job, self.state, self.node, duration_words(self.age_seconds)
+
+
+def sandbox_row(pod: Json, now: datetime) -> SandboxRow:
+    """The row of a sandbox Pod."""
+    metadata, labels = pod["metadata"], pod["metadata"].get("labels") or {}
+    created = datetime.fromisoformat(metadata["creationTimestamp"])
+    return SandboxRow(
+        name=str(metadata["name"]),
+        task=str(labels.get(TASK_LABEL, "")),
+        job=str(labels.get(JOB_LABEL, "")),
+        state="ready" if is_ready(pod) else pod_words(pod, ""),
+        node=str(pod["spec"].get("nodeName") or ""),
+        age_seconds=max(0, round((now - created).total_seconds())),
+    )

@@ -108,7 +108,7 @@ def test_pod_that_is_not_there_is_named_with_the_way_to_those_that_are(
     command = cli("shell", "some-group")
     done = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "no Pod some-group" in done.stderr
-    assert "kubectl get pods -l swerl.dev/role=sandbox" in done.stderr and "swesb-NAME-0" in done.stderr
+    assert "swerl sandbox ls" in done.stderr and "swesb-NAME-0" in done.stderr
 
 
 def test_shell_without_a_terminal_is_a_usage_error(cli: Callable[..., list[str]]) -> None:
