@@ -91,6 +91,7 @@ class JobReason:
     STOPPING = "StoppingPreviousAttempt"
     RETRYING = "Retrying"
     RETRIES_EXHAUSTED = "RetriesExhausted"
+    RETRY_REQUESTED = "RetryRequested"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     SUSPENDED = "Suspended"
     RESUMED = "Resumed"

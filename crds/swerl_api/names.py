@@ -14,6 +14,7 @@ SANDBOX_LABEL = "swerl.dev/sandbox"
 EVALUATION_LABEL = "swerl.dev/evaluation"
 IMAGE_SET_LABEL = "swerl.dev/image-set"
 PROFILE_ANNOTATION = "swerl.dev/profile"  # on a SweRLJob: "step=12" traces that training step
+RETRY_ANNOTATION = "swerl.dev/retry"  # on a failed SweRLJob: the number of its last attempt; another attempt starts
 TASK_LABEL = "swerl.dev/task"
 EGRESS_LABEL = "swerl.dev/egress"
 LEASE_LABEL = "swerl.dev/lease"  # UID of the Lease of the program that made it, and without which it must not be

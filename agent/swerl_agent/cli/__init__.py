@@ -32,6 +32,7 @@ MEMBERS = {  # name -> module:attribute, help
     "metrics": (".jobs.results:plot_metrics", "plot metrics of a job"),
     "suspend": (".jobs.steering:suspend_job", "stop a job and keep its checkpoints"),
     "resume": (".jobs.steering:resume_job", "continue a suspended job"),
+    "retry": (".jobs.steering:retry_job", "start another attempt of a failed job"),
     "cancel": (".jobs.steering:cancel_job", "delete a job with its Pods"),
     "export": (".jobs.results:export_weights", "copy a job's weights in Hugging Face format"),
     "compare": (".jobs.results:compare_runs", "compare two jobs or evaluations task by task"),

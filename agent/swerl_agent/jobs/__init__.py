@@ -8,7 +8,7 @@ from .errors import JobCommandError
 from .faults import Fault, file_faults
 from .job_file import JobFile, parse_job, read_job_file
 from .overview import HEADS, JobRow, job_row, table
-from .steering import cancel, find_job, list_jobs, resume, submit, suspend
+from .steering import cancel, find_job, list_jobs, resume, retry, submit, suspend
 
 __all__ = [
     "HEADS",
@@ -27,6 +27,7 @@ __all__ = [
     "parse_job",
     "read_job_file",
     "resume",
+    "retry",
     "submit",
     "suspend",
     "table",

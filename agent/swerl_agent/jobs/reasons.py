@@ -97,7 +97,8 @@ def _ended(job: Json, status: SweRLJobStatus, condition: Condition) -> str:
         return f"spec.suspend is true; `swerl resume {name}` starts the next attempt from the newest checkpoint"
     if condition.reason == JobReason.DEADLINE_EXCEEDED:
         return condition.message
-    return f"{condition.message}; `swerl logs {name}` shows the driver's last lines"
+    remedy = f"`swerl logs {name}` shows the driver's last lines, `swerl retry {name}` starts another attempt"
+    return f"{condition.message}; {remedy}"
 
 
 def _unseen(job: Json) -> str:

@@ -1,4 +1,4 @@
-"""Creates jobs, suspends, resumes and cancels them.
+"""Creates jobs, suspends, resumes and cancels them, and starts failed ones again.
 
 Guarantees: each function makes one change, or raises JobCommandError and makes none; a request that is already
 fulfilled is no error.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
-from swerl_api import API_VERSION
+from swerl_api import API_VERSION, JobCondition, JobReason, find_condition
+from swerl_api.names import RETRY_ANNOTATION
 from swerl_kube import Conflict, Json, KubeClient, NotFound
 
 from .errors import JobCommandError
-from .reasons import status_of
+from .reasons import seconds_since, status_of
 
 RESOURCE = "swerljobs"
 POLL_SECONDS = 1.0
@@ -85,4 +87,35 @@ async def cancel(client: KubeClient, namespace: str, name: str, *, seconds: floa
 def _refuse_finished(job: Json, what: str) -> None:
     status, name = status_of(job), job["metadata"]["name"]
     if status.phase in ("Complete", "Failed"):
-        raise JobCommandError(f"SweRLJob {name} is {status.phase} and cannot {what}; submit another job")
+        remedy = f"`swerl retry {name}` starts it again" if status.phase == "Failed" else "submit another job"
+        raise JobCommandError(f"SweRLJob {name} is {status.phase} and cannot {what}; {remedy}")
+
+
+async def retry(client: KubeClient, namespace: str, name: str) -> int:
+    """Ask the operator for another attempt of a failed job, from its newest checkpoint; the attempt that failed."""
+    job = await find_job(client, namespace, name)
+    status = status_of(job)
+    if status.phase != "Failed" or status.attempt is None:
+        raise JobCommandError(_no_retry(name, status.phase))
+    failed = find_condition(status.conditions, JobCondition.FAILED)
+    if failed is not None and failed.reason == JobReason.DEADLINE_EXCEEDED and _is_over(job, status.start_time):
+        raise JobCommandError(
+            f"SweRLJob {name} exceeded spec.activeDeadlineSeconds {job['spec'].get('activeDeadlineSeconds')}; raise it"
+            " first: kubectl edit swerljob"
+        )
+    annotations = {"metadata": {"annotations": {RETRY_ANNOTATION: str(status.attempt)}}}
+    await client.patch(API_VERSION, RESOURCE, namespace, name, annotations)
+    return status.attempt
+
+
+def _no_retry(name: str, phase: str | None) -> str:
+    remedy = {
+        "Suspended": f"`swerl resume {name}` continues it",
+        "Complete": "raise spec.algorithm.steps in a new job to train on",
+    }.get(phase or "", "the operator retries it by itself, spec.retries times")
+    return f"SweRLJob {name} is {phase or 'Pending'}; only a Failed one is retried on request; {remedy}"
+
+
+def _is_over(job: Json, start: str | None) -> bool:
+    seconds, passed = job["spec"].get("activeDeadlineSeconds"), seconds_since(start, datetime.now(UTC))
+    return seconds is not None and passed is not None and passed >= seconds

@@ -31,6 +31,7 @@ class Attempt:
     uid: str  # of the SweRLJob
     number: int
     spec: SweRLJobSpec
+    retry_of: str = ""  # the attempt after whose failure a user requests another one
 
     @property
     def name(self) -> str:

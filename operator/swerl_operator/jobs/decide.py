@@ -47,6 +47,9 @@ def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, observed
     """The next step of the job."""
     builder = JobStatusBuilder(status, generation, observed.now)
     if is_finished(status):
+        if observed.retry_requested and is_condition_true(status.conditions, JobCondition.FAILED):
+            builder.retry()
+            return JobDecision((), builder, 0)
         return clean_up(spec, builder, observed.leftovers, JobAction.DELETE_EVERYTHING, JobAction.DELETE_JOB)
     if spec.suspend:
         builder.suspend()

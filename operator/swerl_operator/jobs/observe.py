@@ -35,6 +35,7 @@ class JobObservation:
 
     now: datetime
     submission: str = ""  # id of the current attempt's driver
+    retry_requested: bool = False  # of the current attempt, which failed the job
     leftovers: int = 0  # clusters, Pods, sandboxes, grading Jobs of other attempts (of any, once the job is over)
     prerequisite_problems: Sequence[Problem] | None = None
     capacity_problem: Problem | None = None
@@ -60,7 +61,7 @@ class JobObserver:
         now = datetime.now(UTC)
         if is_finished(status) or attempt.spec.suspend:
             leftovers = await count_leftovers(self._api, attempt.namespace, attempts_selector(attempt.job))
-            return JobObservation(now, leftovers=leftovers)
+            return JobObservation(now, leftovers=leftovers, retry_requested=attempt.retry_of == str(attempt.number))
         if attempt.number == 0 or is_condition_true(status.conditions, JobCondition.SUSPENDED):
             return JobObservation(now)
         cluster = await find_owned(self._api, RAY_API, "rayclusters", attempt.namespace, attempt.name, attempt.uid)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
+from swerl_api.names import RETRY_ANNOTATION
 from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
@@ -49,7 +50,8 @@ class JobReconciler:
             builder = JobStatusBuilder(status, generation, datetime.now(UTC))
             builder.block(JobCondition.VALIDATED, Problem(JobReason.INVALID_SPEC, invalid_spec_message(error)))
             return None if await self._write(body, builder) else CONFLICT_SECONDS
-        attempt = Attempt(*key, body["metadata"]["uid"], status.attempt or 0, spec)
+        retry_of = str((body["metadata"].get("annotations") or {}).get(RETRY_ANNOTATION, ""))
+        attempt = Attempt(*key, body["metadata"]["uid"], status.attempt or 0, spec, retry_of)
         decision = await self._step(attempt, status, generation)
         return decision.requeue_after if await self._write(body, decision.builder) else CONFLICT_SECONDS
 

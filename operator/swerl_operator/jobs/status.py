@@ -46,6 +46,14 @@ class JobStatusBuilder(StatusBuilder[SweRLJobStatus]):
         self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED, text)
         self.phase("Suspended")
 
+    def retry(self) -> None:
+        """A failed job starts its next attempt on request, and may fail as often as a new one."""
+        text = "another attempt was requested"
+        self.status.failures = 0
+        self.status.completion_time = None
+        self.condition(JobCondition.FAILED, "False", JobReason.RETRY_REQUESTED, text)
+        self.start_attempt(JobReason.RETRY_REQUESTED, text)
+
     def finish(self, outcome: str, reason: str, message: str) -> None:
         """The job is over; `outcome` is Complete or Failed."""
         self._clear_attempt()

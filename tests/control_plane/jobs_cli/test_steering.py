@@ -172,7 +172,7 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
     assert "reader" not in kubectl(kubeconfig, *scope, "get", "pods", "-o", "name")
 
 
-def test_blocked_job_is_explained_and_watched_to_its_end(
+def test_blocked_job_is_explained_watched_to_its_end_and_retried(
     place: list[str], operator: Operator, tmp_path: Path, kubeconfig: str, namespace: str
 ) -> None:
     volume = {"volume": {"hostPath": {"path": "/var/lib/swerl/steer"}}}
@@ -188,3 +188,12 @@ def test_blocked_job_is_explained_and_watched_to_its_end(
     kubectl(kubeconfig, "-n", namespace, "patch", "swerl", "blocked", "--type=merge", "-p", deadline)
     watched = swerl("watch", "blocked", "--interval", "0.5", place=place)
     assert watched.returncode == 1 and "Failed" in watched.stdout.splitlines()[-1], watched
+    early = swerl("retry", "blocked", place=place)
+    assert early.returncode == 2 and "exceeded spec.activeDeadlineSeconds 1" in early.stderr, early
+    more = json.dumps({"spec": {"activeDeadlineSeconds": 3600}})
+    kubectl(kubeconfig, "-n", namespace, "patch", "swerl", "blocked", "--type=merge", "-p", more)
+    assert swerl("retry", "blocked", place=place).returncode == 0
+    while "Blocked, attempt 2" not in (text := swerl("describe", "blocked", place=place).stdout):
+        assert time.monotonic() < end + 60, text
+    refused = swerl("retry", "blocked", place=place)
+    assert refused.returncode == 2 and "only a Failed one is retried on request" in refused.stderr, refused

@@ -69,6 +69,7 @@ RUN_BY = {
     "swerl logs": (STEERING, 'swerl("logs"'),
     "swerl cancel": (STEERING, 'swerl("cancel"'),
     **dict.fromkeys(("swerl suspend", "swerl resume"), (STEERING, '("suspend", "true"), ("resume", "false")')),
+    "swerl retry": (STEERING, 'swerl("retry"'),
     "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", '"tasks", "list"'),
     "swerl tasks check": ("tests/e2e/test_bundled_tasks.py", '"tasks", "check"'),
     "swerl grade": ("tests/control_plane/grading/test_predictions.py", '"swerl_agent.cli", "grade"'),

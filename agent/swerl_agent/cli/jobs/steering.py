@@ -1,4 +1,4 @@
-"""`swerl list`, `describe`, `suspend`, `resume`, `cancel`."""
+"""`swerl list`, `describe`, `suspend`, `resume`, `retry`, `cancel`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,15 @@ async def resume_job(options: Options) -> int:
     return await _changed(options, jobs.resume, "will start its next attempt; `swerl watch {name}` follows it")
 
 
+@click.command("retry", help="Start another attempt of the failed SweRLJob NAME from its newest checkpoint.")
+@name_argument
+@job_options
+@runs
+async def retry_job(options: Options) -> int:
+    """0."""
+    return await _changed(options, jobs.retry, "will start another attempt; `swerl watch {name}` follows it")
+
+
 @click.command("cancel", help="Delete the SweRLJob NAME with its Pods. What it wrote to its volume stays.")
 @name_argument
 @click.option("--yes", "-y", is_flag=True, help="do not ask")
@@ -96,7 +105,7 @@ def _confirmed(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
-async def _changed(options: Options, change: Callable[[KubeClient, str, str], Awaitable[None]], text: str) -> int:
+async def _changed(options: Options, change: Callable[[KubeClient, str, str], Awaitable[object]], text: str) -> int:
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
         await change(client, namespace, options.name)

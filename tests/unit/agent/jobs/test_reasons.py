@@ -70,7 +70,9 @@ def test_suspended_and_failed_jobs_say_what_to_do() -> None:
     suspended = job(condition("Suspended", "True", "Suspended"), phase="Suspended")
     assert "`swerl resume q`" in words(suspended)[0][1]
     failed = job(condition("Failed", "True", "DriverFailed", "attempt 1: out of memory"), phase="Failed")
-    assert words(failed) == [("DriverFailed", "attempt 1: out of memory; `swerl logs q` shows the driver's last lines")]
+    [(reason, message)] = words(failed)
+    assert reason == "DriverFailed" and message.startswith("attempt 1: out of memory; `swerl logs q` shows")
+    assert "`swerl retry q` starts another attempt" in message
 
 
 def test_training_job_has_only_warnings() -> None:

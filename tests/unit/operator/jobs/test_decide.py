@@ -246,3 +246,23 @@ def test_patch_keeps_the_drivers_fields(spec: Spec) -> None:
     assert same is not None and not {"step", "rewardMean", "sandboxes"} & same["status"].keys()
     failed = step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("failed")).builder.patch()
     assert failed is not None and failed["status"]["sandboxes"] is None and "step" not in failed["status"]
+
+
+def failed_status(**fields: Any) -> SweRLJobStatus:
+    failed = {"type": "Failed", "status": "True", "reason": "RetriesExhausted", "lastTransitionTime": EARLIER}
+    return status(**({"failures": 4, "completionTime": EARLIER, "phase": "Failed", "conditions": [failed]} | fields))
+
+
+def test_failed_job_starts_its_next_attempt_on_request(spec: Spec) -> None:
+    decision = step(spec, failed_status(), retry_requested=True)
+    found = decision.builder.status
+    assert (found.attempt, found.failures, found.completion_time, found.phase) == (2, 0, None, "Starting")
+    assert condition(decision, "Failed") == ("False", "RetryRequested")
+    patch = decision.builder.patch()
+    assert patch is not None and patch["status"]["completionTime"] is None and decision.actions == ()
+
+
+def test_complete_job_is_not_retried(spec: Spec) -> None:
+    complete = {"type": "Complete", "status": "True", "reason": "DriverSucceeded", "lastTransitionTime": EARLIER}
+    decision = step(spec, failed_status(phase="Complete", conditions=[complete]), retry_requested=True)
+    assert decision.builder.status.attempt == 1
