@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from swerl_agent import RELEASE
 
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "docker.io/library/debian:trixie-slim"
@@ -42,7 +44,11 @@ def _project(*paths: str) -> dict[str, Path]:
 
 
 def project_images() -> list[Image]:
-    """Every image but those of the bundled tasks, parents first."""
+    """Every image but those of the bundled tasks, parents first; each has the release as a further tag."""
+    return [replace(image, tags=(RELEASE,)) for image in _project_images()]
+
+
+def _project_images() -> list[Image]:
     images_folder = ROOT / "images"
     code = _project("crds", "agent", "trainer")
     return [

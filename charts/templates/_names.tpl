@@ -22,9 +22,8 @@ request.userInfo.username.matches('^system:serviceaccount:[^:]+:.+-driver$')
 {{- end }}
 
 {{- define "swe-rl.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default "latest" }}
-{{- end -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end -}}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}
+{{- else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}

@@ -53,6 +53,7 @@ EVALUATION_FILE = "evaluation.json"
 PROGRESS_KEY = "progress.json"
 ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod
 METRICS_PORT = 9102  # of a driver's Prometheus metrics, on the head Pod
+DRIVER_METRICS_PORT_NAME = "driver-metrics"  # KubeRay names that of Ray's own, 8080, "metrics"
 API_KEY_VARIABLE = "SWERL_API_KEY"  # in the shards of an evaluation: the key of the endpoint's API
 ERROR_PREFIX = "SWERL-ERROR:"  # starts the last line of a failed driver; the status contains the rest of that line
 

@@ -10,12 +10,14 @@ import json
 
 from swerl_api import SourceSpec
 from swerl_api.names import (
+    DRIVER_METRICS_PORT_NAME,
     ENGINE_RESOURCE,
     EVALUATION_PATH,
     JOB_FILE,
     JOB_FILE_DIRECTORY,
     JUDGE_PATH,
     JUDGE_RESOURCE,
+    METRICS_PORT,
     MODEL_PATH,
     OUTPUT_PATH,
     PROMPTS_PATH,
@@ -85,7 +87,15 @@ def _head(attempt: Attempt) -> RayGroup:
     ray_resources = {ROLLOUT_RESOURCE: spec.rollout.workers}
     volumes = _head_volumes(attempt)
     return RayGroup(
-        "head", ROLE_DRIVER, 1, 0, spec.trainer.head_resources, ray_resources, volumes, "trainer.headResources"
+        "head",
+        ROLE_DRIVER,
+        1,
+        0,
+        spec.trainer.head_resources,
+        ray_resources,
+        volumes,
+        "trainer.headResources",
+        ports={DRIVER_METRICS_PORT_NAME: METRICS_PORT},
     )
 
 

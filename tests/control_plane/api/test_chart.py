@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from pathlib import Path
-
-import pytest
 
 from .conftest import ROOT, Kubectl, helm
 
@@ -69,18 +65,6 @@ def test_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, dr
 def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:
     done = helm(kubeconfig, "install", "bad", str(ROOT / "charts"), "-n", namespace, "--set", "replicas=-1")
     assert done.returncode != 0 and "replicas" in done.stderr
-
-
-@pytest.mark.parametrize(("value", "option"), [("off", "off"), ("'off'", "off"), ("false", "off"), ("warn", "warn")])
-def test_capacity_check_may_be_a_word_that_yaml_reads_as_false(tmp_path: Path, value: str, option: str) -> None:
-    values = tmp_path / "values.yaml"
-    values.write_text(f"capacityCheck: {value}\n")
-    done = subprocess.run(
-        ["helm", "template", str(ROOT / "charts"), "--kube-version", "1.34.0", "-f", str(values)],
-        capture_output=True,
-        text=True,
-    )
-    assert f"--capacity-check={option}" in done.stdout, done.stderr
 
 
 def test_uninstall_leaves_nothing_but_crds(kubeconfig: str, kubectl: Kubectl, namespace: str, release: str) -> None:

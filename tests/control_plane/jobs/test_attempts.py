@@ -10,7 +10,7 @@ from .conftest import Body, JobNamespace
 
 
 def _until_cluster(kube: JobNamespace, name: str, cluster: str) -> None:
-    kube.until(lambda: kube.status(name).get("rayCluster"), lambda name_of_cluster: name_of_cluster == cluster, 150)
+    kube.until(lambda: kube.status(name).get("rayCluster"), lambda name_of_cluster: name_of_cluster == cluster, 300)
 
 
 def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, operator: Operator, job: Body) -> None:

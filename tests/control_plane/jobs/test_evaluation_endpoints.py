@@ -43,7 +43,7 @@ def test_endpoint_gets_the_key_and_no_file_does(
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"] = {"endpoint": endpoint}
     kube.apply(evaluation)
-    kube.until(lambda: kube.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
+    kube.until(lambda: kube.names("jobs"), lambda jobs: any(name in job for job in jobs), 400)
     listed = kube.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
     assert f"{name}-shards" in listed and KEY not in listed + kube.kubectl("get", KIND, name, "-o", "json")
     status = wait_until_complete(kube, name)
@@ -60,5 +60,5 @@ def test_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
 ) -> None:
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}
     kube.apply(evaluation)
-    found = kube.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 200, kind=KIND)
+    found = kube.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 400, kind=KIND)
     assert f"does not serve model 'policy-8b' but {MODEL}" in found["message"]

@@ -1,0 +1,112 @@
+"""What the chart renders for given values."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import ROOT
+
+CHART = ROOT / "charts"
+DIGEST = "sha256:" + "0" * 64
+
+
+def render(folder: Path, values: str) -> str:
+    """All manifests of a release `demo`; fails with helm's message."""
+    (folder / "values.yaml").write_text(values)
+    command = ["helm", "template", "demo", str(CHART), "--kube-version", "1.34.0", "-f", str(folder / "values.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def manifests(folder: Path, values: str) -> dict[str, Any]:
+    """Rendered objects by kind/name."""
+    objects = [each for each in yaml.safe_load_all(render(folder, values)) if each]
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in objects}
+
+
+def pod_spec(found: Mapping[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = found["Deployment/demo-operator"]["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(("value", "option"), [("off", "off"), ("'off'", "off"), ("false", "off"), ("warn", "warn")])
+def test_capacity_check_may_be_a_word_that_yaml_reads_as_false(tmp_path: Path, value: str, option: str) -> None:
+    assert f"--capacity-check={option}" in render(tmp_path, f"capacityCheck: {value}\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ("", "swe-rl/operator:{version}"),
+        ("image: {tag: '2.0'}", "swe-rl/operator:2.0"),
+        ("image: {registry: mirror.example.com/team}", "mirror.example.com/team/swe-rl/operator:{version}"),
+        (f"image: {{tag: '2.0', digest: '{DIGEST}'}}", f"swe-rl/operator@{DIGEST}"),
+    ],
+)
+def test_image_is_that_of_the_chart_unless_it_is_given(tmp_path: Path, values: str, image: str) -> None:
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    found = manifests(tmp_path, values)
+    containers = [*pod_spec(found)["containers"], *found["Pod/demo-test"]["spec"]["containers"]]
+    assert {container["image"] for container in containers} == {image.format(version=version)}
+
+
+def test_several_replicas_survive_the_loss_of_a_node(tmp_path: Path) -> None:
+    alone, two = manifests(tmp_path, ""), manifests(tmp_path, "replicas: 2")
+    assert "PodDisruptionBudget/demo-operator" not in alone and "affinity" not in pod_spec(alone)
+    budget = two["PodDisruptionBudget/demo-operator"]["spec"]
+    assert (budget["minAvailable"], budget["selector"]) == (1, two["Deployment/demo-operator"]["spec"]["selector"])
+    (rule,) = pod_spec(two)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["podAffinityTerm"]["labelSelector"] == budget["selector"]
+    own = manifests(tmp_path, "{replicas: 2, affinity: {nodeAffinity: {}}}")
+    assert pod_spec(own)["affinity"] == {"nodeAffinity": {}}
+
+
+def test_pods_get_priority_labels_and_environment(tmp_path: Path) -> None:
+    values = "{priorityClassName: high, podLabels: {team: a}, env: [{name: HTTPS_PROXY, value: 'http://proxy:3128'}]}"
+    found = manifests(tmp_path, values)
+    assert pod_spec(found)["priorityClassName"] == "high"
+    assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in pod_spec(found)["containers"][0]["env"]
+    labels = found["Deployment/demo-operator"]["spec"]["template"]["metadata"]["labels"]
+    assert (
+        labels["team"] == "a"
+        and found["Deployment/demo-operator"]["spec"]["selector"]["matchLabels"].keys() <= labels.keys()
+    )
+
+
+def test_monitors_have_the_labels_that_a_prometheus_selects(tmp_path: Path) -> None:
+    assert not [name for name in manifests(tmp_path, "") if "Monitor" in name]
+    metrics = (
+        "{serviceMonitor: {enabled: true, labels: {release: p}}, podMonitor: {enabled: true, labels: {release: p}}}"
+    )
+    found = manifests(tmp_path, f"{{namespaces: [team-a], metrics: {metrics}}}")
+    service, pods = found["ServiceMonitor/demo-operator"], found["PodMonitor/demo-ray"]
+    assert service["metadata"]["labels"]["release"] == pods["metadata"]["labels"]["release"] == "p"
+    assert pods["spec"]["namespaceSelector"] == {"matchNames": ["team-a"]}
+    assert [endpoint["port"] for endpoint in pods["spec"]["podMetricsEndpoints"]] == ["metrics", "driver-metrics"]
+
+
+def paths(values: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        yield (*prefix, name)
+        if isinstance(value, dict):
+            yield from paths(value, (*prefix, name))
+
+
+def test_every_value_has_a_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    free = ("resources", "nodeSelector", "affinity", "podAnnotations", "podLabels")  # Kubernetes' own objects
+    for path in paths(yaml.safe_load((CHART / "values.yaml").read_text())):
+        if path[0] in free and len(path) > 1:
+            continue
+        found = schema
+        for name in path:
+            assert name in found["properties"], ".".join(path)
+            found = found["properties"][name]
