@@ -17,23 +17,25 @@ NEXT_LOOK = 2.0  # seconds until a changed cause is reported
 
 
 @asynccontextmanager
-async def reported(cause: Callable[[], str]) -> AsyncIterator[None]:
-    """Report `cause()` when the body takes longer than FIRST_REPORT, and again when it changes."""
+async def reported(
+    cause: Callable[[], str], *, after: float = FIRST_REPORT, interval: float = NEXT_LOOK
+) -> AsyncIterator[None]:
+    """Report `cause()` when the body takes longer than `after` seconds, and again, by `interval`, when it changes."""
     if not logger.isEnabledFor(logging.DEBUG):
         yield
         return
-    reports = asyncio.create_task(_report(cause))
+    reports = asyncio.create_task(_report(cause, after, interval))
     try:
         yield
     finally:
         reports.cancel()
 
 
-async def _report(cause: Callable[[], str]) -> None:
-    await asyncio.sleep(FIRST_REPORT)
+async def _report(cause: Callable[[], str], after: float, interval: float) -> None:
+    await asyncio.sleep(after)
     last = ""
     while True:
         if (text := cause()) != last:
             logger.debug("%s", text)
             last = text
-        await asyncio.sleep(NEXT_LOOK)
+        await asyncio.sleep(interval)
