@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from swerl_agent.episode.live import SUFFIX
+from swerl_agent.evaluation.comparison import compare
 from swerl_agent.evaluation.summary import wilson
 from swerl_agent.tasks import TaskError
 from swerl_agent.trajectories.fields import integer, read_object
@@ -157,14 +158,8 @@ class Handlers:
         """Two runs task by task."""
         one, other = request.query.get("a", ""), request.query.get("b", "")
         found = await self._ask(lambda database: query.by_task(database, [one, other]))
-        tasks = []
-        for task, by_run in found.items():
-            left, right = by_run.get(one, (0, 0)), by_run.get(other, (0, 0))
-            change = right[0] / right[1] - left[0] / left[1] if left[1] and right[1] else None
-            tasks.append((task, left, right, change))
-        tasks.sort(key=lambda each: (-abs(each[3] or 0), each[0]))
-        both = [change for *_, change in tasks if change is not None]
-        values = {"a": one, "b": other, "tasks": tasks[:SHOWN_TASKS], "total": len(tasks), "both": both}
+        left, right = ({task: runs[run] for task, runs in found.items() if run in runs} for run in (one, other))
+        values = {"a": one, "b": other, "found": compare(left, right), "shown": SHOWN_TASKS}
         return self.pages.answer("compare", values)
 
     async def _gold(self, task: str) -> dict[str, Any] | None:

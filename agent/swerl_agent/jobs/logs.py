@@ -1,13 +1,13 @@
 """Logs of a job: files in its folder (driver, engines, router, ranks), and containers of sandboxes and gradings.
 
-Guarantees: each line begins with the source it is from where several are shown; files are read while the job runs and
+Guarantees: each line has its file or Pod; files are read while the job runs and
 after its end alike; a line longer than LONGEST_LINE is cut into several.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -51,18 +51,21 @@ class LogRequest:
 
 
 async def log_lines(client: KubeClient, job: Json, request: LogRequest) -> AsyncIterator[LogLine]:
-    """The lines, of several sources as they arrive; raises JobCommandError where there is no log yet."""
+    """The lines, of several sources as they arrive; raises JobCommandError where there is no log yet.
+
+    Followed lines end with the job where some are from its files; of sandboxes and gradings alone they do not end.
+    """
     queue: asyncio.Queue[LogLine | None] = asyncio.Queue(QUEUE_LINES)
-    readers = [
-        _Files(client, job, request).read_into(queue) if any(source in FILES for source in request.sources) else None,
-        *(_pods(client, job, request, role, queue) for source, role in ROLES.items() if source in request.sources),
-    ]
 
     async def read() -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for reader in filter(None, readers):
-                    group.create_task(reader)
+                roles = [role for source, role in ROLES.items() if source in request.sources]
+                pods = [group.create_task(_pods(client, job, request, role, queue)) for role in roles]
+                if set(request.sources) & set(FILES):
+                    await _Files(client, job, request).read_into(queue)
+                    for followed in pods if request.follow else ():
+                        followed.cancel()
         finally:
             await queue.put(None)
 
@@ -70,17 +73,21 @@ async def log_lines(client: KubeClient, job: Json, request: LogRequest) -> Async
     try:
         while (line := await queue.get()) is not None:
             yield line
-        await _raised(running)
+        await first_error(running)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def _raised(running: asyncio.Task[None]) -> None:
+async def first_error(running: Awaitable[None]) -> None:
+    """Await, and raise the first error of groups of errors, which may hold groups."""
     try:
         await running
     except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        error: Exception = errors
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
 
 
 class _Files:

@@ -17,7 +17,7 @@ from swerl_plan import Machines
 
 from swerl_agent.registry import Availability, Credentials, RegistryClient, RegistryLimits, check_images
 
-from .faults import Fault, file_faults, shown, value_at
+from .faults import Fault, Level, file_faults, shown, value_at
 from .needs import Need, named_images, named_objects
 
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU, by NVIDIA's feature discovery
@@ -89,9 +89,9 @@ async def image_faults(
 
 def _image_fault(place: str, found: Availability) -> Iterator[Fault]:
     if found.state in ("missing", "denied"):
-        level = "error" if found.state == "missing" else "warning"
+        level: Level = "error" if found.state == "missing" else "warning"
         remedy = "push it, correct the reference, or give pullSecrets"
-        yield Fault(place, shown(found.image), found.detail or "no such image", remedy, level)  # type: ignore[arg-type]
+        yield Fault(place, shown(found.image), found.detail or "no such image", remedy, level)
     elif found.state == "undecided":
         remedy = "nothing is to be done if only the nodes reach that registry"
         yield Fault(place, shown(found.image), found.detail, remedy, "warning")

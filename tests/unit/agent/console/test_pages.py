@@ -150,7 +150,8 @@ async def test_evaluations_are_compared_task_by_task(open_console: OpenConsole, 
     write_evaluation(root / "before", tasks=2, samples=2, solved=0)
     write_evaluation(root / "after", tasks=3, samples=2, solved=1)
     page_text = shown(await (await open_console()).page("/compare", a="before", b="after"))
-    assert "2 tasks in both mean change of the resolve rate +50.0 points 2 better 0 worse" in page_text
+    interval = "95 % interval -59.9 to +100.0 (may be chance)"
+    assert f"2 tasks in both mean change of the resolve rate +50.0 points, {interval} 2 better 0 worse" in page_text
     assert "swe-rl__store-0 0/2 1/2 +50" in page_text and "swe-rl__store-2 0/0 1/2 –" in page_text
 
 

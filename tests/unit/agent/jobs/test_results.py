@@ -12,6 +12,7 @@ import pytest
 from swerl_agent.evaluation.comparison import compare
 from swerl_agent.jobs import JobCommandError
 from swerl_agent.jobs.export import copy_export
+from swerl_agent.jobs.logs import LONGEST_LINE, first_error, split_lines
 from swerl_agent.jobs.output import JobOutput
 from swerl_agent.jobs.plot import plot
 
@@ -93,3 +94,22 @@ async def test_member_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tarfile.OutsideDestinationError):
         await copy_export(output, tmp_path / "copies/copy", None)
     assert not (tmp_path / "copies/copy").exists() and not (tmp_path / "copies/outside").exists()
+
+
+async def test_error_of_one_log_ends_the_others_as_itself() -> None:
+    async def read() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(60))
+            raise ExceptionGroup("files", [JobCommandError("no log yet")])
+
+    with pytest.raises(JobCommandError, match="no log yet"):
+        await first_error(read())
+
+
+async def test_lines_are_whole_whatever_the_chunks() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for chunk in (b"one\ntw", b"o\r\n", b"x" * (LONGEST_LINE + 1), b"y\nlast"):
+            yield chunk
+
+    lines = [line async for line in split_lines(chunks())]
+    assert lines == ["one", "two", "x" * LONGEST_LINE, "xy", "last"]
