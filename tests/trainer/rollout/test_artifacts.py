@@ -6,9 +6,11 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from swerl_agent.episode import EngineError, Generation
+from swerl_agent.episode.live import remove_live_file
 from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
@@ -25,6 +27,23 @@ async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path
     await run(worker, REQUEST, MEMBERS, 0, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
+
+
+async def test_running_episode_has_a_live_file(
+    worker: Worker, fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    generate = fakes.generate
+
+    async def looking(input_ids: list[int], **sampling: Any) -> Generation:
+        remove_live_file(tmp_path / "other")  # after everything that was reported
+        names.extend(path.name for path in (tmp_path / "step-0001").iterdir())
+        return await generate(input_ids, **sampling)
+
+    monkeypatch.setattr(fakes, "generate", looking)
+    await run(worker, REQUEST, MEMBERS, 0, 0)
+    assert names[0].endswith("__i0__live.jsonl")
+    assert not [path for path in (tmp_path / "step-0001").iterdir() if path.is_file()]
 
 
 async def test_artifacts_have_the_keys_of_other_readers(dependencies: WorkerDependencies, tmp_path: Path) -> None:

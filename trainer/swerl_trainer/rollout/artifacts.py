@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
 from swerl_agent.audit import Finding
 from swerl_agent.episode import Episode, write_artifacts
@@ -14,6 +15,12 @@ from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout
 
 logger = logging.getLogger(__name__)
+
+
+def artifacts_folder(dependencies: WorkerDependencies, request: GroupRequest) -> Path:
+    """Where the episodes of a group leave their artifacts."""
+    purpose = "step" if request.purpose == "train" else "evaluation"
+    return dependencies.artifacts / f"{purpose}-{request.step:04d}"
 
 
 def write_rollout(
@@ -26,7 +33,6 @@ def write_rollout(
     audit: Collection[Finding] | None = None,
 ) -> None:
     """Write the artifacts of an episode; a failure is logged and does not end the rollout."""
-    folder = f"step-{request.step:04d}" if request.purpose == "train" else f"evaluation-{request.step:04d}"
     meta = {
         "step": request.step,
         "reward": rollout.reward if rollout else 0.0,
@@ -36,6 +42,6 @@ def write_rollout(
         "step_scores": [asdict(score) for score in (scores or {}).values()],
     }
     try:
-        write_artifacts(dependencies.artifacts / folder, episode, verdict, meta=meta, audit=audit)
+        write_artifacts(artifacts_folder(dependencies, request), episode, verdict, meta=meta, audit=audit)
     except OSError as error:
         logger.error("cannot write the artifacts of %s/%d: %s", request.id, episode.index, error)

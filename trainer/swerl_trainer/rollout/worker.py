@@ -36,7 +36,7 @@ from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_kube import KubeError
-from swerl_trainer.rollout.artifacts import write_rollout
+from swerl_trainer.rollout.artifacts import artifacts_folder, write_rollout
 from swerl_trainer.rollout.dependencies import SandboxGroup, WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
@@ -198,6 +198,7 @@ class Worker:
             request.temperature,
             workdir=task.workdir_or(self._deps.workdir),
             scoring=member.scoring,
+            live=artifacts_folder(self._deps, request),
             on_end=member.unwritten.append,
         )
 
