@@ -8,9 +8,12 @@ from pathlib import Path
 import fsspec
 import pytest
 from swerl_trainer.checkpoints import MARKER, Checkpoint, CheckpointStore, damage, sum_files
+from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.driver.resume import fetch_missing
 from swerl_trainer.job import JobError
 from swerl_trainer.mirror import Mirror
+
+from tests.ports import free_port
 
 
 def write(store: CheckpointStore, step: int) -> Checkpoint:
@@ -74,6 +77,13 @@ def test_copy_without_its_marker_is_none(mirror: Mirror, tmp_path: Path) -> None
     system, root = fsspec.url_to_fs(mirror.url)
     system.rm_file(f"{root}/step-0000001/{MARKER}")
     assert mirror.names() == []
+
+
+def test_outage_names_the_mirror_and_what_to_do(tmp_path: Path) -> None:
+    mirror = Mirror(f"http://127.0.0.1:{free_port()}/checkpoints")  # where nothing listens
+    with pytest.raises(DriverError, match=r"checkpoint.mirror http://.* cannot be fetched from: .*; the next attempt"):
+        fetch_missing(mirror, CheckpointStore(tmp_path), "auto")
+    fetch_missing(mirror, CheckpointStore(tmp_path), "never")
 
 
 def test_missing_package_is_named_with_what_to_install() -> None:

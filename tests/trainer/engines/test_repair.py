@@ -103,6 +103,8 @@ class Routes:
     async def remove(self, url: str) -> None:
         self.engines.discard(url)
 
+    async def finish_removals(self) -> None: ...
+
     def stop(self) -> None: ...
 
 

@@ -51,6 +51,17 @@ async def answer(after: float, error: Exception | None = None) -> int:
     return 1
 
 
+class SlowRank:
+    """A rank whose every call takes longer than the limit."""
+
+    @property
+    def run(self) -> SlowRank:
+        return self
+
+    def remote(self, *_: str) -> Awaitable[int]:
+        return answer(0.3)
+
+
 async def wait_for_a_report(group: TrainGroup, polls: int) -> int:
     for _ in range(polls):
         if group.stalls:
@@ -67,6 +78,15 @@ async def test_group_names_the_ranks_that_have_not_finished(caplog: pytest.LogCa
         assert await group._all(calls) == [1, 1, 1]
     assert "ranks 1, 2 have not finished; stacks of all ranks: /logs/rank-*" in caplog.text
     assert group.stalls == 1
+
+
+async def test_group_reports_no_call_that_loads_a_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
+    group = TrainGroup([SlowRank(), SlowRank()], watchdog_seconds=0.05)
+    with caplog.at_level(logging.WARNING):
+        await group.load(Path("checkpoint"))
+        assert (group.stalls, caplog.text) == (0, "")
+        await group.set_learning_rate(0.1)
+    assert group.stalls > 0
 
 
 async def test_group_raises_a_failure_without_waiting_for_the_others() -> None:

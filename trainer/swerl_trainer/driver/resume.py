@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from swerl_api import Resume
 from swerl_api.names import TRAIN_RESOURCE, checkpoint_name
 from swerl_trainer.checkpoints import Checkpoint, CheckpointStore, damage
+from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.job import JobError
 from swerl_trainer.mirror import Mirror
 
@@ -59,9 +60,21 @@ def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> Non
     """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names.
 
     With a step, the newest may be one that the job wrote after it went back to this step. Abandoned ones stay there.
+    Raises DriverError when that fails, because the mirror may have a newer checkpoint than the volume.
     """
     if resume == "never":
         return
+    try:
+        _fetch_missing(mirror, store, resume)
+    except Exception as error:  # each system has its own classes
+        raise DriverError(
+            f"checkpoint.mirror {mirror.url} cannot be fetched from: {error!r}; the next attempt tries again. To "
+            "start from the volume's own checkpoints, remove checkpoint.mirror; to start from the model, set "
+            "checkpoint.resume to never"
+        ) from error
+
+
+def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal["auto"]) -> None:
     present = {checkpoint_name(each.step) for each in store.complete()}
     copies = [name for name in mirror.names() if not store.is_abandoned(name)]
     wanted = {name for name in copies[-1:] if name > max(present, default="")}

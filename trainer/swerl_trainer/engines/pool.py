@@ -107,6 +107,7 @@ class EnginePool:
 
     async def _watch_processes(self, tasks: asyncio.TaskGroup) -> None:
         while True:
+            await self.router.finish_removals()
             await asyncio.sleep(WATCH_SECONDS)
             if not self.router.alive:
                 logger.warning("the router is dead; restarting it")

@@ -1,13 +1,14 @@
 """The smg router process: one address for all engines, one engine per episode.
 
 Guarantees: with `consistent_hashing` every request that carries the same routing key goes to the same living engine;
-an engine is in the router exactly while it serves the current weights; a dead router is restarted at its address,
-with its engines.
+an engine is in the router exactly while it serves the current weights; an engine whose removal failed is removed by
+`finish_removals`; a dead router is restarted at its address, with its engines.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from swerl_api import RouterSpec
 from swerl_api.addresses import url_host
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.server import free_port
+
+logger = logging.getLogger(__name__)
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 START_TIMEOUT = 60.0  # seconds until the router responds
@@ -69,6 +72,7 @@ class Router:
         self._http = http
         self._log = log
         self._ids: dict[str, str] = {}
+        self._leaving: set[str] = set()  # engines that the router may still use although they were to be removed
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -89,11 +93,15 @@ class Router:
         """Start the process, with the engines it had. Raises EngineStartError when it does not come up."""
         self._process = await asyncio.to_thread(self._launch)
         await self._answering()
+        for engine in self._leaving:  # which this process never had
+            self._ids.pop(engine, None)
+        self._leaving.clear()
         for engine in list(self._ids):  # without waiting: one of them may have died with the router
             await self._register(engine)
 
     async def add(self, engine: str) -> None:
         """Route to the engine at `engine` from now on; returns when the router has seen it healthy."""
+        self._leaving.discard(engine)
         if engine not in self._ids:
             await self._register(engine)
         deadline = time.monotonic() + JOIN_TIMEOUT
@@ -103,13 +111,24 @@ class Router:
             await asyncio.sleep(POLL)
 
     async def remove(self, engine: str) -> None:
-        """Stop routing requests to `engine`; no-op when it is unknown."""
-        worker = self._ids.pop(engine, None)
-        if worker is None:
+        """Stop routing requests to `engine`; no-op when it is unknown. `finish_removals` repeats one that fails."""
+        if engine not in self._ids:
             return
-        async with self._http.delete(f"{self.url}/workers/{worker}") as response:
+        self._leaving.add(engine)
+        async with self._http.delete(f"{self.url}/workers/{self._ids[engine]}") as response:
             if response.status not in (200, 202, 404):
                 raise EngineCallError(f"router {self.url} kept engine {engine}: {await response.text()}")
+        self._ids.pop(engine, None)
+        self._leaving.discard(engine)
+
+    async def finish_removals(self) -> None:
+        """Remove the engines whose removal failed; those that the router still keeps stay for the next call."""
+        results = await asyncio.gather(*(self.remove(engine) for engine in list(self._leaving)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, (EngineCallError, aiohttp.ClientError, TimeoutError)):
+                logger.warning("an engine is still in the router %s; retrying: %s", self.url, result)
+            elif isinstance(result, BaseException):
+                raise result
 
     async def healthy(self) -> set[str]:
         """Addresses of the engines requests may go to now."""

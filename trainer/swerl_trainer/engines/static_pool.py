@@ -57,12 +57,13 @@ class StaticEnginePool:
         if not self.router.alive:
             logger.warning("the router of the %s is dead; restarting it", self._name)
             await self.router.start()
+        await self.router.finish_removals()
         for number, handle in enumerate(self._handles):
             if number in self._urls and await handle.alive():
                 continue
             logger.warning("engine %d of the %s is dead; starting another", number, self._name)
-            if number in self._urls:
-                await self.router.remove(self._urls.pop(number))
+            if url := self._urls.pop(number, None):
+                await self.router.remove(url)
             await self._serve(number, await handle.start())
 
     async def _serve(self, number: int, url: str) -> None:

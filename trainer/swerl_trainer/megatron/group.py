@@ -49,7 +49,8 @@ class TrainGroup:
     """All training ranks behind one asynchronous façade."""
 
     def __init__(self, ranks: Sequence[Any], *, watchdog_seconds: float | None = None, logs: str = "") -> None:
-        """A call that takes longer than `watchdog_seconds` is logged, with `logs`, where the ranks write stacks."""
+        """A call that takes longer than `watchdog_seconds` is logged, with `logs`, where the ranks write stacks; a call
+        that loads or completes files may take any time."""
         self.stalls = 0  # calls that took longer, counted again each time the limit passes
         self._watchdog_seconds = watchdog_seconds
         self._logs = logs
@@ -128,14 +129,14 @@ class TrainGroup:
     async def complete_save(self) -> dict[str, FileSum]:
         """Wait for the files of the last `begin_save`, beside other calls; the sums of all of them."""
         calls = (rank.written.options(concurrency_group=BACKGROUND).remote() for rank in self._ranks)
-        parts = await self._all([*calls])
+        parts = await self._all([*calls], limited=False)
         complete = self._ranks[0].complete_save.options(concurrency_group=BACKGROUND).remote(parts)
-        files: dict[str, FileSum] = (await self._all([complete]))[0]
+        files: dict[str, FileSum] = (await self._all([complete], limited=False))[0]
         return files
 
     async def load(self, folder: Path) -> None:
         """Continue exactly where `save` wrote `folder`, under this or another layout."""
-        await self._on_all_ranks("load", str(folder))
+        await self._all([rank.run.remote("load", str(folder)) for rank in self._ranks], limited=False)
 
     async def save_hf(self, folder: Path) -> None:
         """Write the weights in Hugging Face format, with configuration and tokenizer."""
@@ -205,23 +206,25 @@ class TrainGroup:
         address, port = await self.weight_endpoint()
         world = len(self._ranks)
         neighbours = Counter(location.node for location in locations)
-        await self._all([
+        begun = [
             rank.begin.remote(config, number, world, address, port, neighbours[location.node])
             for number, (location, rank) in enumerate(placed)
-        ])  # fmt: skip
+        ]
+        await self._all(begun, limited=False)
 
     async def _on_all_ranks(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Rank 0's result of calling `method` on every rank."""
         return (await self._all([rank.run.remote(method, *arguments, **keywords) for rank in self._ranks]))[0]
 
-    async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
-        """Results in order; the first failure is raised at once, because other ranks may wait for the failed one."""
+    async def _all(self, calls: Sequence[Awaitable[Any]], *, limited: bool = True) -> list[Any]:
+        """Results in order; the first failure is raised at once, because other ranks may wait for the failed one.
+
+        `limited`: a call that takes longer than the watchdog's limit is reported.
+        """
         tasks = [asyncio.ensure_future(_result(call)) for call in calls]
-        began = time.monotonic()
+        began, limit = time.monotonic(), self._watchdog_seconds if limited else None
         while True:
-            done, pending = await asyncio.wait(
-                tasks, timeout=self._watchdog_seconds, return_when=asyncio.FIRST_EXCEPTION
-            )
+            done, pending = await asyncio.wait(tasks, timeout=limit, return_when=asyncio.FIRST_EXCEPTION)
             if not pending or any(task.exception() for task in done):
                 break
             self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
