@@ -160,7 +160,7 @@ def _generate(folder: Path, shape: Shape) -> list[float]:
 def _update(folder: Path, shape: Shape) -> float:
     """Seconds of the median update; the first opens the engine's view of the rank's memory."""
     from swerl_api import AlgorithmSpec, TrainerSpec
-    from swerl_trainer.engines.weights import CudaIpcLink
+    from swerl_trainer.engines.links import CudaIpcLink
     from swerl_trainer.megatron.config import RankConfig
     from swerl_trainer.megatron.trainer import MegatronTrainer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.trainer import MegatronTrainer
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 
 from tests.gpu.serving import HERE
 
@@ -26,3 +26,6 @@ class OneRank:
 
     async def release_bucket(self) -> None:
         self.trainer.sender.release()
+
+    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+        return self.trainer.sender.sample(version, engine_ranks)

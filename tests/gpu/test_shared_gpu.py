@@ -10,7 +10,7 @@ import pytest_asyncio
 import torch
 from swerl_api import AlgorithmSpec, TrainerSpec
 from swerl_trainer.algorithm import TrainingSample, demonstration_batch
-from swerl_trainer.engines.weights import CudaIpcLink
+from swerl_trainer.engines.links import CudaIpcLink
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 

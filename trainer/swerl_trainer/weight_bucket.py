@@ -1,4 +1,4 @@
-"""The unit in which weights travel from the training ranks to the engines."""
+"""The unit in which weights travel from the training ranks to the engines, and the sums by which they are compared."""
 
 from __future__ import annotations
 
@@ -13,3 +13,11 @@ class WeightBucket:
     dtypes: tuple[str, ...]  # torch names without the prefix, for example "bfloat16"
     shapes: tuple[tuple[int, ...], ...]
     bytes: int
+
+
+@dataclass(frozen=True)
+class WeightSample:
+    """Some of an engine's parameters, as SGLang's weight checker sums them."""
+
+    others: tuple[str, ...]  # parts of the names of all other parameters
+    sums: tuple[dict[str, str], ...]  # by parameter, on each tensor-parallel rank of an engine

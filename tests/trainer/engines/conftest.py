@@ -18,8 +18,10 @@ from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.location import Location
+from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
 from swerl_trainer.megatron.tensor_ipc import handle_of
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 from torch.distributed.distributed_c10d import (
     Backend,
     PrefixStore,
@@ -45,10 +47,12 @@ def log_probs(model: Qwen3ForCausalLM, prompt: list[int], output: list[int]) -> 
 class InProcessTrainer:
     """The training side of a weight update: a transformers model in this process, one bucket."""
 
-    def __init__(self, model: Qwen3ForCausalLM) -> None:
-        self.model = model
+    def __init__(self, folder: Path) -> None:
+        self.model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._architecture = read_architecture(folder)
         self._groups: dict[str, dist.ProcessGroup] = {}
         self._shared: torch.Tensor | None = None
+        self.damages_next = False  # one tensor of the next transfer
 
     async def weight_endpoint(self) -> tuple[str, int]:
         with socket.socket() as probe:
@@ -72,10 +76,19 @@ class InProcessTrainer:
         ]
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
-        await asyncio.to_thread(dist.broadcast, self._flat(), group=self._groups[group_name], group_src=0)
+        flat = self._flat()
+        if self.damages_next:
+            flat[-1] ^= 1
+            self.damages_next = False
+        await asyncio.to_thread(dist.broadcast, flat, group=self._groups[group_name], group_src=0)
 
     async def disconnect_engines(self, group_name: str) -> None:
         self._groups.pop(group_name, None)
+
+    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+        names = sample_names(self._architecture, version)
+        tensors = {name: tensor for name, tensor in self._named() if name in names}
+        return WeightSample(others(self._architecture, names), engine_sums(tensors, self._architecture, engine_ranks))
 
     async def locations(self) -> list[Location]:
         return [HERE]
@@ -140,7 +153,7 @@ async def routed_engine(
     logs = tmp_path_factory.mktemp("logs")
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
     handle = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
-    source = InProcessTrainer(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
+    source = InProcessTrainer(make_model(1))
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "router.log")
         pool = EnginePool([handle], router, http, probe_seconds=20.0, probe_pause=2.0)

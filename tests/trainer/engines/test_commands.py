@@ -7,6 +7,7 @@ from dataclasses import replace
 from swerl_api import LoraSpec, RouterSpec
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines.cpu import unused_architectures
+from swerl_trainer.engines.links import update_backend
 from swerl_trainer.engines.router import RouterSettings, router_command
 from swerl_trainer.engines.server import (
     ServerSettings,
@@ -14,7 +15,6 @@ from swerl_trainer.engines.server import (
     server_command,
     server_environment,
 )
-from swerl_trainer.engines.weights import update_backend
 
 ON_CPU = ServerSettings(model="/m", dtype="float32", gpus=0, context_tokens=4096)
 ON_GPUS = replace(ON_CPU, dtype="bfloat16", gpus=4)

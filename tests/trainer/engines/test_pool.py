@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 import torch
 from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.links import CudaIpcLink, ProcessGroupLink
 from swerl_trainer.engines.pool import WATCH_SECONDS
-from swerl_trainer.engines.weights import CudaIpcLink, ProcessGroupLink
 
 if TYPE_CHECKING:
-    from .conftest import RoutedEngine
+    from .conftest import InProcessTrainer, RoutedEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOLERANCE = 1e-4
@@ -124,6 +124,44 @@ async def test_engine_on_the_trainers_gpu_reads_its_memory(routed_engine: Routed
     assert await routed_engine.distance() <= TOLERANCE
 
 
+async def test_weights_with_which_an_engine_started_are_not_sent_again(routed_engine: RoutedEngine) -> None:
+    engine = routed_engine.handle._server
+    assert engine is not None
+    client = EngineClient(engine.url, routed_engine.http)
+    link = ProcessGroupLink(Unsent(routed_engine.source), [client], "gloo")  # type: ignore[arg-type]
+    assert await link.adopt(40)
+    assert (await client.info())["weight_version"] == "40"
+    result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert [span["version"] for span in result["meta_info"]["weight_versions"]] == ["40"]
+    perturb(routed_engine.source.model)
+    assert not await link.adopt(41)
+    async with routed_engine.trainer_lock:
+        await routed_engine.pool.update_weights(4)
+
+
+class Unsent:
+    """A trainer of which only sums may be taken."""
+
+    def __init__(self, source: InProcessTrainer) -> None:
+        self.weight_sample = source.weight_sample
+
+
+async def test_engine_with_damaged_weights_is_replaced(routed_engine: RoutedEngine) -> None:
+    before = routed_engine.pool.replaced
+    perturb(routed_engine.source.model)
+    routed_engine.source.damages_next = True  # the last bit of the final norm, which version 5 compares
+    async with routed_engine.trainer_lock:
+        await routed_engine.pool.update_weights(5)
+    async with asyncio.timeout(300):
+        while routed_engine.pool.replaced == before:
+            assert not routed_engine.watcher.done()
+            await asyncio.sleep(0.5)
+    assert routed_engine.pool.check.mismatches == 1
+    result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert result["meta_info"]["weight_version"] == "5"
+    assert await routed_engine.distance() <= TOLERANCE
+
+
 async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: RoutedEngine) -> None:
     running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
     await asyncio.sleep(1.0)
@@ -134,11 +172,11 @@ async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: Rou
         routed_engine.source, [EngineClient(engine.url, routed_engine.http)], "gloo", keep_cache=True
     )
     async with routed_engine.trainer_lock:
-        await link.send(5)
+        await link.send(6)
         await link.close()
     meta = (await running)["meta_info"]
-    assert [span["version"] for span in meta["weight_versions"]] == ["4", "5"]
+    assert [span["version"] for span in meta["weight_versions"]] == ["5", "6"]
     assert meta["num_retractions"] == 0
     async with routed_engine.trainer_lock:
-        await routed_engine.pool.update_weights(6)
+        await routed_engine.pool.update_weights(7)
     assert await routed_engine.distance() <= TOLERANCE

@@ -13,7 +13,7 @@ from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.location import Location
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 
 PROBE = 0.5  # seconds
 
@@ -120,6 +120,9 @@ class NoWeights:
 
     async def weight_buckets(self, *_: object, **__: object) -> list[WeightBucket]:
         return []
+
+    async def weight_sample(self, *_: object, **__: object) -> WeightSample:
+        return WeightSample((), ())
 
 
 @contextlib.asynccontextmanager

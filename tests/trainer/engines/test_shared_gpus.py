@@ -11,10 +11,11 @@ from swerl_trainer.engines import pool as pools
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.handle import shared_gpu_locations
+from swerl_trainer.engines.links import Backend, weight_link
 from swerl_trainer.engines.pool import EnginePool
-from swerl_trainer.engines.weights import Backend, WeightTransferFailed, weight_link
+from swerl_trainer.engines.weights import WeightTransferFailed
 from swerl_trainer.location import Location
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 
 BUCKET = WeightBucket(("w",), ("bfloat16",), ((2,),), 4)
 
@@ -27,10 +28,11 @@ class RecordingEngine(EngineClient):
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.refused_call = refused_call
 
-    async def _post(self, call: str, body: dict[str, Any]) -> None:
+    async def _post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         self.calls.append((call, body))
         if call == self.refused_call:
             raise EngineError(f"{self.url}: {call}")
+        return {}
 
     @property
     def names(self) -> list[str]:
@@ -56,6 +58,9 @@ class Ranks:
 
     async def release_bucket(self) -> None:
         self.released += 1
+
+    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+        return WeightSample((), ())
 
 
 def node(name: str, engines: int, alive: bool = True) -> dict[str, Any]:
@@ -172,6 +177,9 @@ class FakeWeightSender:
     engines = ()
 
     async def send(self, version: int) -> None: ...
+
+    async def adopt(self, version: int) -> bool:
+        return False
 
     async def close(self) -> None: ...
 

@@ -19,10 +19,10 @@ from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
 from swerl_trainer.driver import resources
 from swerl_trainer.engines.handle import RayEngine
+from swerl_trainer.engines.links import update_backend
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.static_pool import StaticEnginePool
-from swerl_trainer.engines.weights import update_backend
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.rollout.group import TaskCounts

@@ -143,6 +143,7 @@ class TrainingLoop:
         metrics |= {
             "rollout/engines_replaced": float(deps.pool.replaced),
             "rollout/engines_slow": float(len(deps.pool.slow)),
+            "rollout/weight_mismatches": float(deps.pool.check.mismatches),
             "train/stalls": float(self._ranks.stalls),
         }
         metrics |= unused_prefetch_metrics(await deps.runner.unused_prefetch()) | staleness_metrics(

@@ -168,7 +168,8 @@ class Training:
         await self._components.engines_ready
         if self._components.judge is not None:
             await self._components.judge_ready
-        await self._components.pool.attach(group, self._state.step, self._turn)
+        as_given = self._begun_from is None and not self._state.supervised_step
+        await self._components.pool.attach(group, self._state.step, self._turn, as_started=as_given)
         seconds = time.monotonic() - self._components.began
         self._components.seconds["serving"] = seconds
         logger.info("engines serve %.1f s after the driver's start: %s", seconds, self._components.seconds)

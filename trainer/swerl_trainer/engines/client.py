@@ -105,7 +105,18 @@ class EngineClient:
         self._has_adapter = False
         await self._post("load_lora_adapter", {"lora_name": ADAPTER, "lora_path": str(folder)})
         self._has_adapter = True
+        await self.name_version(version)
+
+    async def name_version(self, version: str) -> None:
+        """Call the present weights `version`."""
         await self._post("update_weight_version", {"new_version": version, "abort_all_requests": False})
+
+    async def weight_sums(self, others: Sequence[str]) -> list[dict[str, str]]:
+        """The sum of each parameter on each rank, except of those whose name has a part in `others`."""
+        request = {"action": "checksum", "skip_tensor_list": list(others), "selector": "target"}
+        answer = await self._post("weights_checker", request)
+        ranks = sorted(answer.get("ranks", []), key=lambda rank: int(rank["parallelism_info"][0]["tp_rank"]))
+        return [dict(rank["checksums"]) for rank in ranks]
 
     async def end_update(self) -> None:
         """Close the weight update."""
@@ -149,11 +160,13 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def _post(self, call: str, body: dict[str, Any]) -> None:
+    async def _post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         response = await self._call("POST", call, body)
-        if isinstance(response, dict) and response.get("success") is False:
-            reason = response.get("message") or response.get("error_message")
+        answer: dict[str, Any] = response if isinstance(response, dict) else {}
+        if answer.get("success") is False:
+            reason = answer.get("message") or answer.get("error_message")
             raise EngineCallError(f"engine {self.url}: {call} refused: {reason}")
+        return answer
 
     async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)

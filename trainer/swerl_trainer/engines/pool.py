@@ -12,37 +12,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import aiohttp
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.errors import EngineCallError, EngineError, EngineStartError
+from swerl_trainer.engines.errors import EngineCallError, EngineError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth, Health
+from swerl_trainer.engines.links import Backend, weight_link
 from swerl_trainer.engines.router import Router
-from swerl_trainer.engines.server import READY_TIMEOUT
-from swerl_trainer.engines.weights import Backend, WeightLink, WeightSource, WeightTransferFailed, weight_link
+from swerl_trainer.engines.slot import EngineSlot
+from swerl_trainer.engines.weight_check import WeightCheck
+from swerl_trainer.engines.weights import WeightLink, WeightSource, WeightTransferFailed
 
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # between two checks of each engine's process
 PROBE_PAUSE = 30.0  # seconds between two rounds of probes that generate
-REPAIR_SECONDS = READY_TIMEOUT + 120.0  # for a new engine to start
 RESTARTS = 5  # consecutive failed starts of one engine before the attempt fails
 UNKNOWN = -1.0  # answer of an engine that may not generate now
 MAX_TRANSFERS = 3  # full transfers of one version; failed engines are replaced in between
-
-
-@dataclass
-class _Slot:
-    """One engine's place in the pool."""
-
-    number: int
-    handle: EngineHandle
-    client: EngineClient | None = None  # None while the engine starts
-    restarts: int = 0
 
 
 class EnginePool:
@@ -66,11 +56,12 @@ class EnginePool:
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
+        self.check = WeightCheck()
         self._health = health or EngineHealth()
         self._probe_seconds = probe_seconds
         self._probe_pause = probe_pause
         self._repairs: dict[int, asyncio.Task[None]] = {}
-        self._slots = [_Slot(number, handle) for number, handle in enumerate(handles)]
+        self._slots = [EngineSlot(number, handle) for number, handle in enumerate(handles)]
         self._http = http
         self._ranks = ranks
         self._backend = backend
@@ -84,16 +75,21 @@ class EnginePool:
 
     async def start(self) -> None:
         """Start the router and all servers together; returns when all are ready. Raises EngineStartError."""
-        await asyncio.gather(self.router.start(), *(self._start(slot) for slot in self._slots))
+        await asyncio.gather(self.router.start(), *(slot.start(self._http, self._ranks) for slot in self._slots))
 
-    async def attach(self, source: WeightSource, version: int, trainer_lock: asyncio.Lock) -> None:
-        """Give all engines `source`'s weights as `version` and let the router use them.
+    async def attach(
+        self, source: WeightSource, version: int, trainer_lock: asyncio.Lock, *, as_started: bool = False
+    ) -> None:
+        """Give all engines `source`'s weights as `version` and let the router use them. `as_started`: they started with
+        these weights, which are compared and sent only if they differ.
 
         `trainer_lock` is held while the trainer does anything; a replaced engine waits for it.
         """
         self._source, self._trainer_lock = source, trainer_lock
         async with trainer_lock:
-            await self.update_weights(version)
+            self._version = version
+            if not (as_started and await self._linked(self._clients()).adopt(version)):
+                await self.update_weights(version)
         await asyncio.gather(*(self.router.add(client.url) for client in self._clients()))
         self._serving.set()
 
@@ -107,11 +103,11 @@ class EnginePool:
 
     async def _watch_processes(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            await self.router.finish_removals()
             await asyncio.sleep(WATCH_SECONDS)
             if not self.router.alive:
                 logger.warning("the router is dead; restarting it")
                 await self.router.start()
+            await self.router.finish_removals()
             idle = [slot for slot in self._slots if not self._in_repair(slot)]
             alive = await asyncio.gather(*(slot.handle.alive() for slot in idle))
             for slot, is_alive in zip(idle, alive, strict=True):
@@ -130,7 +126,7 @@ class EnginePool:
                 else:
                     await self._route_around(self._slots[number], health)
 
-    async def _probe(self, slot: _Slot) -> float | None:
+    async def _probe(self, slot: EngineSlot) -> float | None:
         """Seconds until the engine generated, None if it did not, UNKNOWN where it may not generate now."""
         client = slot.client
         if client is None or client.paused or not self._serving.is_set():
@@ -141,7 +137,7 @@ class EnginePool:
             return UNKNOWN
         return time.monotonic() - began if generated else None
 
-    async def _route_around(self, slot: _Slot, health: Health) -> None:
+    async def _route_around(self, slot: EngineSlot, health: Health) -> None:
         """Take a slow engine from the router, and give it back when it has recovered."""
         if slot.client is None or (health == "slow") == (slot.number in self.slow):
             return
@@ -157,10 +153,10 @@ class EnginePool:
         except (EngineCallError, aiohttp.ClientError):
             logger.exception("the router did not change its use of engine %d; retrying", slot.number)
 
-    def _in_repair(self, slot: _Slot) -> bool:
+    def _in_repair(self, slot: EngineSlot) -> bool:
         return slot.number in self._repairs and not self._repairs[slot.number].done()
 
-    def _repair(self, slot: _Slot, tasks: asyncio.TaskGroup, fault: str) -> None:
+    def _repair(self, slot: EngineSlot, tasks: asyncio.TaskGroup, fault: str) -> None:
         """Replace an engine while others are watched, and replaced."""
         logger.warning("engine %d %s; starting another", slot.number, fault)
         self._repairs[slot.number] = tasks.create_task(self._replace(slot), name=f"engine {slot.number}")
@@ -205,16 +201,7 @@ class EnginePool:
     def _clients(self) -> list[EngineClient]:
         return [slot.client for slot in self._slots if slot.client is not None]
 
-    async def _start(self, slot: _Slot) -> None:
-        try:
-            async with asyncio.timeout(REPAIR_SECONDS):
-                url = await slot.handle.start()
-        except TimeoutError as error:
-            await slot.handle.stop()
-            raise EngineStartError(f"engine {slot.number} did not start in {REPAIR_SECONDS:.0f} s") from error
-        slot.client = EngineClient(url, self._http, ranks=self._ranks, locations=slot.handle.locations)
-
-    async def _replace(self, slot: _Slot) -> None:
+    async def _replace(self, slot: EngineSlot) -> None:
         self._health.forget(slot.number)
         self.slow.discard(slot.number)
         if slot.client is not None:
@@ -223,10 +210,10 @@ class EnginePool:
         try:
             if self._backend == "ipc":  # no engine may size its cache while a step uses the same GPU
                 async with self._lock_of(slot):
-                    await self._start(slot)
+                    await slot.start(self._http, self._ranks)
                     await self._send_weights(slot)
             else:
-                await self._start(slot)
+                await slot.start(self._http, self._ranks)
                 async with self._lock_of(slot):
                     await self._send_weights(slot)
             await self._route_to(slot)
@@ -239,13 +226,13 @@ class EnginePool:
         slot.restarts = 0
         self.replaced += 1
 
-    def _lock_of(self, slot: _Slot) -> asyncio.Lock:
+    def _lock_of(self, slot: EngineSlot) -> asyncio.Lock:
         """The lock to hold while the trainer sends weights to this engine."""
         if self._trainer_lock is None:
             raise EngineError(f"engine {slot.number} replaced before the pool was attached")
         return self._trainer_lock
 
-    async def _send_weights(self, slot: _Slot) -> None:
+    async def _send_weights(self, slot: EngineSlot) -> None:
         """Send the present weights to one new engine, over its own link."""
         if slot.client is None:
             raise EngineError(f"engine {slot.number} was lost before it had the weights")
@@ -255,9 +242,16 @@ class EnginePool:
 
     def _linked(self, clients: Sequence[EngineClient]) -> WeightLink:
         assert self._source is not None
-        return weight_link(self._source, clients, self._backend, self._adapter_folder, keep_cache=self._keep_cache)
+        return weight_link(
+            self._source,
+            clients,
+            self._backend,
+            self._adapter_folder,
+            keep_cache=self._keep_cache,
+            check=self.check,
+        )
 
-    async def _route_to(self, slot: _Slot) -> None:
+    async def _route_to(self, slot: EngineSlot) -> None:
         """Let the router use a new engine."""
         assert slot.client is not None
         await self.router.add(slot.client.url)

@@ -1,27 +1,30 @@
-"""Sending the trainer's weights to engines: over a process group (gloo on CPU, NCCL between GPUs), in place where
-engines and trainer share GPUs, or an adapter alone through a folder.
+"""Sending the trainer's weights to engines: the order of the calls, whatever the way.
 
 Guarantees: an engine reports a version only when all of that version's weights are loaded; requests that were
 running are retracted and recomputed with the new weights, so no cache of old weights survives, unless `keep_cache` asks
-for it; a failed transfer names the engines that must be replaced, and leaves the others waiting for the next full
-transfer.
+for it; no engine resumes before a sample of its weights was compared with the trainer's; a failed transfer names the
+engines that must be replaced, and leaves the others waiting for the next full transfer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol, TypeVar
 
 from swerl_trainer.engines.client import EngineClient, PauseMode
 from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.location import Location
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 
-Backend = Literal["gloo", "nccl", "ipc", "adapter"]
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+MAX_NAMED = 3  # parameters that an error names
 BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
 
 
@@ -48,6 +51,8 @@ class WeightSource(Protocol):
 
     async def save_adapter(self, folder: Path) -> None: ...
 
+    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample: ...
+
 
 class WeightTransferFailed(EngineError):
     """Some engines did not receive the weights; `engines` must be replaced before they serve again."""
@@ -62,14 +67,16 @@ class WeightLink(ABC):
 
     keep_cache = False  # requests that run go on with the keys and values of the weights before
 
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], check: WeightCheck | None = None) -> None:
+        """`check`: of all links of a job; by default this one has its own."""
         self.engines = tuple(engines)
         self._source = source
+        self._check = check or WeightCheck()
 
     async def send(self, version: int) -> None:
         """Load the trainer's present weights into all engines as `version`.
 
-        Raises WeightTransferFailed; the link is closed then.
+        Raises WeightTransferFailed, also when an engine then holds others; the link is closed then.
         """
         try:
             mode: PauseMode = "in_place" if self.keep_cache else "retract"
@@ -78,12 +85,43 @@ class WeightLink(ABC):
             await self._each(version, (engine.begin_update() for engine in self.engines))
             await self._transfer(version)
             await self._each(version, (engine.end_update() for engine in self.engines))
+            await self._compare(version)
             await self._each(version, (engine.resume() for engine in self.engines))
         except BaseException as error:
             await self.close()
             failed = error.engines if isinstance(error, WeightTransferFailed) else ()
             await self._end_updates([engine for engine in self.engines if engine not in failed])
             raise
+
+    async def adopt(self, version: int) -> bool:
+        """Call the weights with which the engines started `version`, if they are the trainer's; whether they are."""
+        try:
+            sample, held = await self._sums(version)
+            if not sample.sums or not self._check.equal(sample, held):
+                return False
+            await self._each(version, (engine.name_version(str(version)) for engine in self.engines))
+        except WeightTransferFailed as error:
+            logger.warning("%s", error)
+            return False
+        return True
+
+    async def _compare(self, version: int) -> None:
+        """Raises WeightTransferFailed with the engines that hold other weights than the trainer."""
+        sample, held = await self._sums(version)
+        differing = self._check.wrong(sample, held)
+        wrong = [engine for engine, names in zip(self.engines, differing, strict=True) if names]
+        if wrong:
+            names = ", ".join(next(filter(None, differing))[:MAX_NAMED])
+            raise WeightTransferFailed(version, wrong, EngineError(f"the engine's {names} differs from the trainer's"))
+
+    async def _sums(self, version: int) -> tuple[WeightSample, list[list[dict[str, str]]]]:
+        """A sample of the trainer's weights, and the same of every engine."""
+        if not self.engines:
+            return WeightSample((), ()), []
+        sample = await self._source.weight_sample(version, engine_ranks=self.engines[0].ranks)
+        if not sample.sums:
+            return sample, [[] for _ in self.engines]
+        return sample, await self._each(version, (engine.weight_sums(sample.others) for engine in self.engines))
 
     async def _end_updates(self, engines: Sequence[EngineClient]) -> None:
         """Close the engines' updates if they are open; an engine with an open update refuses the next one."""
@@ -99,151 +137,14 @@ class WeightLink(ABC):
     @abstractmethod
     async def _transfer(self, version: int) -> None: ...
 
-    async def _each(
-        self, version: int, calls: Iterable[Awaitable[None]], trainer: Awaitable[None] | None = None
-    ) -> None:
-        """Run one call per engine concurrently, with the trainer's part; all end before the first failure is raised."""
+    async def _each(self, version: int, calls: Iterable[Awaitable[T]], trainer: Awaitable[T] | None = None) -> list[T]:
+        """Results of one call per engine, concurrently with the trainer's part; all end before a failure is raised."""
         concurrent = [*calls, *([trainer] if trainer is not None else [])]
         results = await asyncio.gather(*concurrent, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if not failures:
-            return
+            return [result for result in results if not isinstance(result, BaseException)]
         failed = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
         if failed:
             raise WeightTransferFailed(version, failed, failures[0])
         raise failures[0]
-
-
-class ProcessGroupLink(WeightLink):
-    """A process group of the trainer's rank 0 and all engines' ranks; rank 0 broadcasts."""
-
-    _numbers = itertools.count()
-
-    def __init__(
-        self, source: WeightSource, engines: Sequence[EngineClient], backend: str, *, keep_cache: bool = False
-    ) -> None:
-        super().__init__(source, engines)
-        self.keep_cache = keep_cache
-        self._backend = backend
-        self._name = ""
-
-    async def close(self) -> None:
-        """See WeightLink.close."""
-        if not self._name:
-            return
-        name, self._name = self._name, ""
-        await asyncio.gather(
-            self._source.disconnect_engines(name),
-            *(engine.leave_update_group(name) for engine in self.engines),
-            return_exceptions=True,
-        )
-
-    async def _open(self, version: int) -> None:
-        if self._name:
-            return
-        self._name = f"swerl-{next(self._numbers)}"
-        address, port = await self._source.weight_endpoint()
-        world_size = 1 + sum(engine.ranks for engine in self.engines)
-        offsets = itertools.accumulate((engine.ranks for engine in self.engines), initial=1)
-        trainer = self._source.connect_engines(
-            address, port, world_size=world_size, group_name=self._name, backend=self._backend
-        )
-        joins = (
-            engine.join_update_group(
-                address, port, offset=offset, world_size=world_size, name=self._name, backend=self._backend
-            )
-            for engine, offset in zip(self.engines, offsets, strict=False)
-        )
-        await self._each(version, joins, trainer)
-
-    async def _transfer(self, version: int) -> None:
-        # a server starts with the job's model: it has what training never changes
-        buckets = await self._source.weight_buckets(BUCKET_BYTES, whole=False)
-        for number, bucket in enumerate(buckets):
-            flush = number == len(buckets) - 1 and not self.keep_cache
-            loads = (
-                engine.receive_bucket(bucket, group=self._name, version=str(version), flush=flush)
-                for engine in self.engines
-            )
-            await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
-
-
-class CudaIpcLink(WeightLink):
-    """Each engine rank reads the buckets in the memory of its own GPU, where a training rank has gathered them."""
-
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
-        super().__init__(source, engines)
-        self._ranks: list[list[int]] = []  # per engine, the training rank on each of its ranks' GPUs
-
-    async def close(self) -> None:
-        """See WeightLink.close."""
-        await asyncio.gather(self._source.release_bucket(), return_exceptions=True)
-
-    async def _open(self, version: int) -> None:
-        if self._ranks:
-            return
-        rank_at = {location: rank for rank, location in enumerate(await self._source.locations())}
-        for engine in self.engines:
-            if missing := [location for location in engine.locations if location not in rank_at]:
-                raise EngineError(f"engine {engine.url} shares GPU {missing[0]}, which no training rank uses")
-        self._ranks = [[rank_at[location] for location in engine.locations] for engine in self.engines]
-
-    async def _transfer(self, version: int) -> None:
-        buckets = await self._source.weight_buckets(BUCKET_BYTES)
-        for number in range(len(buckets)):
-            last = number == len(buckets) - 1
-            handles = await self._source.export_bucket(number)
-            loads = (
-                engine.read_bucket([handles[rank] for rank in ranks], version=str(version), flush=last)
-                for engine, ranks in zip(self.engines, self._ranks, strict=True)
-            )
-            await self._each(version, loads)
-        await self._source.release_bucket()
-
-
-class AdapterLink(WeightLink):
-    """Every engine loads the adapter from a folder that trainer and engines reach. Requests that run end early, with
-    the tokens that they have, and their senders continue them with the new adapter."""
-
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], folder: Path) -> None:
-        super().__init__(source, engines)
-        self._folder = folder
-
-    async def send(self, version: int) -> None:
-        """See WeightLink.send."""
-        await self._source.save_adapter(self._folder)
-        await self._each(version, (engine.pause("abort") for engine in self.engines))
-        loads = (engine.load_adapter(self._folder, version=str(version)) for engine in self.engines)
-        await self._each(version, loads)
-        await self._each(version, (engine.resume() for engine in self.engines))
-
-    async def close(self) -> None:
-        """See WeightLink.close."""
-
-    async def _open(self, version: int) -> None: ...
-
-    async def _transfer(self, version: int) -> None: ...
-
-
-def weight_link(
-    source: WeightSource,
-    engines: Sequence[EngineClient],
-    backend: Backend,
-    folder: Path | None = None,
-    *,
-    keep_cache: bool = False,
-) -> WeightLink:
-    """The link that `backend` names; `folder`: of adapters; `keep_cache`: of a process group."""
-    if backend == "adapter":
-        assert folder is not None
-        return AdapterLink(source, engines, folder)
-    if backend == "ipc":
-        return CudaIpcLink(source, engines)
-    return ProcessGroupLink(source, engines, backend, keep_cache=keep_cache)
-
-
-def update_backend(*, gpus: int, share_gpu: bool) -> Backend:
-    """`gpus` of an engine; NCCL refuses two processes of one group on the same GPU."""
-    if not gpus:
-        return "gloo"
-    return "ipc" if share_gpu else "nccl"

@@ -35,7 +35,7 @@ from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.rank import TrainRank
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
@@ -184,6 +184,11 @@ class TrainGroup:
     async def release_bucket(self) -> None:
         """Free the bucket that was exported last."""
         await self._on_all_ranks("sender.release")
+
+    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+        """Sums of some weights as engines with `engine_ranks` ranks hold them; `version` chooses which."""
+        sample: WeightSample = await self._on_all_ranks("sender.sample", version, engine_ranks)
+        return sample
 
     async def release_memory(self) -> None:
         """Free all GPU memory except weights and optimizer, for engines on the same GPUs, until the next step."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from swerl_api.addresses import url_host
 from swerl_trainer.megatron.errors import WeightTransferError
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
@@ -125,6 +125,19 @@ class WeightSender:
 
             cuda: Any = torch.cuda  # untyped
             cuda.ipc_collect()
+
+    def sample(self, version: int, engine_ranks: int) -> WeightSample:
+        """See `TrainGroup.weight_sample`; empty on other ranks than 0. Collective."""
+        import torch.distributed as dist
+        from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
+        from swerl_trainer.megatron.model import export_weights
+
+        names = sample_names(self._architecture, version)
+        with self._phases.during("update"), self._device.active():
+            exported = export_weights(self._model, self._architecture, names, self._adapters)
+            tensors = {name: tensor.detach() for name, tensor in exported if dist.get_rank() == 0}
+            sums = engine_sums(tensors, self._architecture, engine_ranks) if tensors else ()
+        return WeightSample(others(self._architecture, names), sums)
 
     def _gather(self, number: int, *, keep: bool) -> Tensor | None:
         """Bucket `number` as uint8 [bytes] when `keep`; a collective of all tensor- and pipeline-parallel ranks."""

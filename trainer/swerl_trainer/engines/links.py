@@ -1,0 +1,168 @@
+"""The ways of weights to engines: over a process group (gloo on CPU, NCCL between GPUs), in place where engines and
+trainer share GPUs, or an adapter alone through a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.weight_check import WeightCheck
+from swerl_trainer.engines.weights import BUCKET_BYTES, WeightLink, WeightSource
+
+Backend = Literal["gloo", "nccl", "ipc", "adapter"]
+
+
+class ProcessGroupLink(WeightLink):
+    """A process group of the trainer's rank 0 and all engines' ranks; rank 0 broadcasts."""
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self,
+        source: WeightSource,
+        engines: Sequence[EngineClient],
+        backend: str,
+        *,
+        keep_cache: bool = False,
+        check: WeightCheck | None = None,
+    ) -> None:
+        super().__init__(source, engines, check)
+        self.keep_cache = keep_cache
+        self._backend = backend
+        self._name = ""
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+        if not self._name:
+            return
+        name, self._name = self._name, ""
+        await asyncio.gather(
+            self._source.disconnect_engines(name),
+            *(engine.leave_update_group(name) for engine in self.engines),
+            return_exceptions=True,
+        )
+
+    async def _open(self, version: int) -> None:
+        if self._name:
+            return
+        self._name = f"swerl-{next(self._numbers)}"
+        address, port = await self._source.weight_endpoint()
+        world_size = 1 + sum(engine.ranks for engine in self.engines)
+        offsets = itertools.accumulate((engine.ranks for engine in self.engines), initial=1)
+        trainer = self._source.connect_engines(
+            address, port, world_size=world_size, group_name=self._name, backend=self._backend
+        )
+        joins = (
+            engine.join_update_group(
+                address, port, offset=offset, world_size=world_size, name=self._name, backend=self._backend
+            )
+            for engine, offset in zip(self.engines, offsets, strict=False)
+        )
+        await self._each(version, joins, trainer)
+
+    async def _transfer(self, version: int) -> None:
+        # a server starts with the job's model: it has what training never changes
+        buckets = await self._source.weight_buckets(BUCKET_BYTES, whole=False)
+        for number, bucket in enumerate(buckets):
+            flush = number == len(buckets) - 1 and not self.keep_cache
+            loads = (
+                engine.receive_bucket(bucket, group=self._name, version=str(version), flush=flush)
+                for engine in self.engines
+            )
+            await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
+
+
+class CudaIpcLink(WeightLink):
+    """Each engine rank reads the buckets in the memory of its own GPU, where a training rank has gathered them."""
+
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], check: WeightCheck | None = None) -> None:
+        super().__init__(source, engines, check)
+        self._ranks: list[list[int]] = []  # per engine, the training rank on each of its ranks' GPUs
+
+    async def adopt(self, version: int) -> bool:
+        """False: an engine that has slept has no weights."""
+        return False
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+        await asyncio.gather(self._source.release_bucket(), return_exceptions=True)
+
+    async def _open(self, version: int) -> None:
+        if self._ranks:
+            return
+        rank_at = {location: rank for rank, location in enumerate(await self._source.locations())}
+        for engine in self.engines:
+            if missing := [location for location in engine.locations if location not in rank_at]:
+                raise EngineError(f"engine {engine.url} shares GPU {missing[0]}, which no training rank uses")
+        self._ranks = [[rank_at[location] for location in engine.locations] for engine in self.engines]
+
+    async def _transfer(self, version: int) -> None:
+        buckets = await self._source.weight_buckets(BUCKET_BYTES)
+        for number in range(len(buckets)):
+            last = number == len(buckets) - 1
+            handles = await self._source.export_bucket(number)
+            loads = (
+                engine.read_bucket([handles[rank] for rank in ranks], version=str(version), flush=last)
+                for engine, ranks in zip(self.engines, self._ranks, strict=True)
+            )
+            await self._each(version, loads)
+        await self._source.release_bucket()
+
+
+class AdapterLink(WeightLink):
+    """Every engine loads the adapter from a folder that trainer and engines reach. Requests that run end early, with
+    the tokens that they have, and their senders continue them with the new adapter."""
+
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], folder: Path) -> None:
+        super().__init__(source, engines)
+        self._folder = folder
+
+    async def send(self, version: int) -> None:
+        """See WeightLink.send."""
+        await self._source.save_adapter(self._folder)
+        await self._each(version, (engine.pause("abort") for engine in self.engines))
+        loads = (engine.load_adapter(self._folder, version=str(version)) for engine in self.engines)
+        await self._each(version, loads)
+        await self._each(version, (engine.resume() for engine in self.engines))
+
+    async def adopt(self, version: int) -> bool:
+        """False: an engine starts without an adapter."""
+        return False
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+
+    async def _open(self, version: int) -> None: ...
+
+    async def _transfer(self, version: int) -> None: ...
+
+
+def weight_link(
+    source: WeightSource,
+    engines: Sequence[EngineClient],
+    backend: Backend,
+    folder: Path | None = None,
+    *,
+    keep_cache: bool = False,
+    check: WeightCheck | None = None,
+) -> WeightLink:
+    """The link that `backend` names. `folder` is of adapters, `keep_cache` of a process group."""
+    if backend == "adapter":
+        assert folder is not None
+        return AdapterLink(source, engines, folder)
+    if backend == "ipc":
+        return CudaIpcLink(source, engines, check)
+    return ProcessGroupLink(source, engines, backend, keep_cache=keep_cache, check=check)
+
+
+def update_backend(*, gpus: int, share_gpu: bool) -> Backend:
+    """`gpus` of an engine; NCCL refuses two processes of one group on the same GPU."""
+    if not gpus:
+        return "gloo"
+    return "ipc" if share_gpu else "nccl"

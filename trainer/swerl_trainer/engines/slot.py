@@ -1,0 +1,34 @@
+"""One engine's place in the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import aiohttp
+from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.errors import EngineStartError
+from swerl_trainer.engines.handle import EngineHandle
+from swerl_trainer.engines.server import READY_TIMEOUT
+
+START_SECONDS = READY_TIMEOUT + 120.0  # for an engine to start
+
+
+@dataclass
+class EngineSlot:
+    """A handle, and a client while its engine runs."""
+
+    number: int
+    handle: EngineHandle
+    client: EngineClient | None = None  # None while the engine starts
+    restarts: int = 0
+
+    async def start(self, http: aiohttp.ClientSession, ranks: int) -> None:
+        """Start an engine of `ranks` tensor-parallel ranks. Raises EngineStartError."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                url = await self.handle.start()
+        except TimeoutError as error:
+            await self.handle.stop()
+            raise EngineStartError(f"engine {self.number} did not start in {START_SECONDS:.0f} s") from error
+        self.client = EngineClient(url, http, ranks=ranks, locations=self.handle.locations)
