@@ -112,6 +112,16 @@ class SweRLJobSpec(ApiModel):
             ".rollout.keepCache",
         ),
         Rule(
+            "self.rollout.weightUpdate == 'direct' || !self.colocate",
+            "rollout.weightUpdate must be direct with colocate: engines read the trainer's memory",
+            ".rollout.weightUpdate",
+        ),
+        Rule(
+            "self.rollout.weightUpdate == 'direct' || !has(self.model.lora) || self.model.lora.update == 'merged'",
+            "rollout.weightUpdate must be direct with model.lora.update adapter, which uses the volume already",
+            ".rollout.weightUpdate",
+        ),
+        Rule(
             "self.algorithm.groupSize <= self.sandbox.maxConcurrent",
             "algorithm.groupSize must not exceed sandbox.maxConcurrent: a group is admitted whole",
             ".sandbox.maxConcurrent",

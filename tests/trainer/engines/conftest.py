@@ -20,6 +20,7 @@ from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
+from swerl_trainer.megatron.hf_folder import write_folder
 from swerl_trainer.megatron.tensor_ipc import handle_of
 from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 from torch.distributed.distributed_c10d import (
@@ -49,6 +50,7 @@ class InProcessTrainer:
 
     def __init__(self, folder: Path) -> None:
         self.model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self._folder = folder
         self._architecture = read_architecture(folder)
         self._groups: dict[str, dist.ProcessGroup] = {}
         self._shared: torch.Tensor | None = None
@@ -84,6 +86,9 @@ class InProcessTrainer:
 
     async def disconnect_engines(self, group_name: str) -> None:
         self._groups.pop(group_name, None)
+
+    async def save_hf(self, folder: Path) -> None:
+        write_folder(folder, self._folder, self._named())
 
     async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
         names = sample_names(self._architecture, version)

@@ -69,7 +69,7 @@ async def test_running_request_continues_with_the_new_adapter(
     owner = LocalEngine(settings, tmp_path / "engine.log", "127.0.0.1")
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, tmp_path / "router.log")
-        pool = EnginePool([owner], router, http, backend="adapter", adapter_folder=tmp_path / "adapter")
+        pool = EnginePool([owner], router, http, backend="adapter", folder=tmp_path / "adapter")
         engine = SGLangEngine(router.url, http, adapter=ADAPTER)
 
         async def generate(tokens: int) -> Generation:

@@ -77,10 +77,12 @@ def test_router_flags_may_be_bare() -> None:
     assert command[command.index("--policy") + 1] == "random"
 
 
-def test_update_uses_ipc_on_shared_gpus_and_nccl_between_others() -> None:
-    assert update_backend(gpus=0, share_gpu=False) == "gloo"
-    assert update_backend(gpus=8, share_gpu=True) == "ipc"
-    assert update_backend(gpus=8, share_gpu=False) == "nccl"
+def test_way_of_weights_follows_from_the_server_and_the_spec() -> None:
+    assert update_backend(ON_CPU) == "gloo"
+    assert update_backend(replace(ON_GPUS, share_gpu=True)) == "ipc"
+    assert update_backend(ON_GPUS) == "nccl"
+    assert update_backend(ON_GPUS, "disk") == "disk"
+    assert update_backend(replace(ON_GPUS, lora=LoraSpec()), "direct") == "adapter"
 
 
 def test_only_the_models_family_is_imported() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 import torch
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.links import CudaIpcLink, ProcessGroupLink
+from swerl_trainer.engines.links import CudaIpcLink, ProcessGroupLink, weight_link
 from swerl_trainer.engines.pool import WATCH_SECONDS
 
 if TYPE_CHECKING:
@@ -160,6 +161,23 @@ async def test_engine_with_damaged_weights_is_replaced(routed_engine: RoutedEngi
     result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
     assert result["meta_info"]["weight_version"] == "5"
     assert await routed_engine.distance() <= TOLERANCE
+
+
+async def test_engine_reads_the_model_from_a_folder(routed_engine: RoutedEngine, tmp_path: Path) -> None:
+    engine = routed_engine.handle._server
+    assert engine is not None
+    link = weight_link(
+        routed_engine.source, [EngineClient(engine.url, routed_engine.http)], "disk", tmp_path / "weights"
+    )
+    for version in (50, 51):
+        perturb(routed_engine.source.model)
+        async with routed_engine.trainer_lock:
+            await link.send(version)
+        result = await routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+        assert result["meta_info"]["weight_version"] == str(version)
+        assert await routed_engine.distance() <= TOLERANCE
+    async with routed_engine.trainer_lock:
+        await routed_engine.pool.update_weights(5)
 
 
 async def test_kept_cache_leaves_running_requests_as_they_are(routed_engine: RoutedEngine) -> None:

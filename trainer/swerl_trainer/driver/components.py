@@ -107,8 +107,8 @@ class AttemptComponents:
             router,
             self._http,
             ranks=max(1, server.gpus),
-            backend="adapter" if server.lora else update_backend(gpus=server.gpus, share_gpu=server.share_gpu),
-            adapter_folder=job.folder / "adapter",
+            backend=update_backend(server, spec.rollout.weight_update),
+            folder=job.folder / ("adapter" if server.lora else "weights"),
             keep_cache=spec.rollout.keep_cache,
             probe_seconds=float(spec.rollout.probe_seconds),
         )

@@ -98,6 +98,13 @@ class EngineClient:
             },
         )
 
+    async def load_folder(self, folder: Path, *, version: str, flush: bool) -> None:
+        """Load all weights from a folder in Hugging Face format."""
+        await self._post(
+            "update_weights_from_disk",
+            {"model_path": str(folder), "weight_version": version, "flush_cache": flush},
+        )
+
     async def load_adapter(self, folder: Path, *, version: str) -> None:
         """Replace the adapter by the PEFT adapter in `folder`; no request may use the old one."""
         if self._has_adapter:

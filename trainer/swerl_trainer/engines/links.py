@@ -1,5 +1,5 @@
 """The ways of weights to engines: over a process group (gloo on CPU, NCCL between GPUs), in place where engines and
-trainer share GPUs, or an adapter alone through a folder.
+trainer share GPUs, or through a folder that both reach: the whole model, or an adapter alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Literal
 
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.engines.weights import BUCKET_BYTES, WeightLink, WeightSource
 
-Backend = Literal["gloo", "nccl", "ipc", "adapter"]
+Backend = Literal["gloo", "nccl", "ipc", "disk", "adapter"]
 
 
 class ProcessGroupLink(WeightLink):
@@ -115,6 +116,41 @@ class CudaIpcLink(WeightLink):
         await self._source.release_bucket()
 
 
+class DiskLink(WeightLink):
+    """Every engine loads the model from a folder; it generates while the trainer writes."""
+
+    def __init__(
+        self,
+        source: WeightSource,
+        engines: Sequence[EngineClient],
+        folder: Path,
+        *,
+        keep_cache: bool = False,
+        check: WeightCheck | None = None,
+    ) -> None:
+        super().__init__(source, engines, check)
+        self.keep_cache = keep_cache
+        self._folder = folder
+
+    async def send(self, version: int) -> None:
+        """See WeightLink.send."""
+        await self._source.save_hf(self._folder)
+        await super().send(version)
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+
+    async def _open(self, version: int) -> None: ...
+
+    async def _transfer(self, version: int) -> None: ...
+
+    async def _load(self, version: int) -> None:
+        loads = (
+            engine.load_folder(self._folder, version=str(version), flush=not self.keep_cache) for engine in self.engines
+        )
+        await self._each(version, loads)
+
+
 class AdapterLink(WeightLink):
     """Every engine loads the adapter from a folder that trainer and engines reach. Requests that run end early, with
     the tokens that they have, and their senders continue them with the new adapter."""
@@ -152,17 +188,23 @@ def weight_link(
     keep_cache: bool = False,
     check: WeightCheck | None = None,
 ) -> WeightLink:
-    """The link that `backend` names. `folder` is of adapters, `keep_cache` of a process group."""
-    if backend == "adapter":
+    """The link that `backend` names. `folder` is what trainer and engines reach, for the model or an adapter."""
+    if backend in ("disk", "adapter"):
         assert folder is not None
-        return AdapterLink(source, engines, folder)
+        if backend == "adapter":
+            return AdapterLink(source, engines, folder)
+        return DiskLink(source, engines, folder, keep_cache=keep_cache, check=check)
     if backend == "ipc":
         return CudaIpcLink(source, engines, check)
     return ProcessGroupLink(source, engines, backend, keep_cache=keep_cache, check=check)
 
 
-def update_backend(*, gpus: int, share_gpu: bool) -> Backend:
-    """`gpus` of an engine; NCCL refuses two processes of one group on the same GPU."""
-    if not gpus:
+def update_backend(server: ServerSettings, way: Literal["direct", "disk"] = "direct") -> Backend:
+    """How the engines of `server` get weights; NCCL refuses two processes of one group on the same GPU."""
+    if server.lora:
+        return "adapter"
+    if way == "disk":
+        return "disk"
+    if not server.gpus:
         return "gloo"
-    return "ipc" if share_gpu else "nccl"
+    return "ipc" if server.share_gpu else "nccl"

@@ -46,13 +46,14 @@ class EnginePool:
         *,
         ranks: int = 1,
         backend: Backend = "gloo",
-        adapter_folder: Path | None = None,
+        folder: Path | None = None,
         keep_cache: bool = False,
         probe_seconds: float = 0.0,
         probe_pause: float = PROBE_PAUSE,
         health: EngineHealth | None = None,
     ) -> None:
-        """`probe_seconds`: in which an engine must generate a token; 0: it is not probed."""
+        """`folder`: where the backends disk and adapter pass weights on. `probe_seconds`: in which an engine must
+        generate a token; 0: it is not probed."""
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
@@ -65,7 +66,7 @@ class EnginePool:
         self._http = http
         self._ranks = ranks
         self._backend = backend
-        self._adapter_folder = adapter_folder
+        self._folder = folder
         self._keep_cache = keep_cache
         self._source: WeightSource | None = None
         self._version = 0
@@ -246,7 +247,7 @@ class EnginePool:
             self._source,
             clients,
             self._backend,
-            self._adapter_folder,
+            self._folder,
             keep_cache=self._keep_cache,
             check=self.check,
         )

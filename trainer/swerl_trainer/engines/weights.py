@@ -49,6 +49,8 @@ class WeightSource(Protocol):
 
     async def release_bucket(self) -> None: ...
 
+    async def save_hf(self, folder: Path) -> None: ...
+
     async def save_adapter(self, folder: Path) -> None: ...
 
     async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample: ...
@@ -82,9 +84,7 @@ class WeightLink(ABC):
             mode: PauseMode = "in_place" if self.keep_cache else "retract"
             await self._each(version, (engine.pause(mode) for engine in self.engines))
             await self._open(version)
-            await self._each(version, (engine.begin_update() for engine in self.engines))
-            await self._transfer(version)
-            await self._each(version, (engine.end_update() for engine in self.engines))
+            await self._load(version)
             await self._compare(version)
             await self._each(version, (engine.resume() for engine in self.engines))
         except BaseException as error:
@@ -92,6 +92,11 @@ class WeightLink(ABC):
             failed = error.engines if isinstance(error, WeightTransferFailed) else ()
             await self._end_updates([engine for engine in self.engines if engine not in failed])
             raise
+
+    async def _load(self, version: int) -> None:
+        await self._each(version, (engine.begin_update() for engine in self.engines))
+        await self._transfer(version)
+        await self._each(version, (engine.end_update() for engine in self.engines))
 
     async def adopt(self, version: int) -> bool:
         """Call the weights with which the engines started `version`, if they are the trainer's; whether they are."""
