@@ -18,8 +18,8 @@ class OneRank:
     async def locations(self) -> list[Location]:
         return [HERE]
 
-    async def weight_buckets(self, max_bytes: int = 2**28, *, whole: bool = True) -> list[WeightBucket]:
-        return self.trainer.sender.metadata(max_bytes, whole=whole)
+    async def weight_buckets(self, max_bytes: int = 2**28) -> list[WeightBucket]:
+        return self.trainer.sender.metadata(max_bytes)
 
     async def export_bucket(self, number: int) -> list[str]:
         return [self.trainer.sender.export(number)]

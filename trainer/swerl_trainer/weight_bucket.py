@@ -16,6 +16,16 @@ class WeightBucket:
 
 
 @dataclass(frozen=True)
+class WeightPart:
+    """What one training rank sends in an update."""
+
+    rank: int
+    buckets: tuple[WeightBucket, ...]
+    shared: int = 0  # the first of `buckets`, which `helpers` gather with the rank
+    helpers: tuple[int, ...] = ()  # other ranks that hold shards of the same tensors
+
+
+@dataclass(frozen=True)
 class WeightSample:
     """Some of an engine's parameters, as SGLang's weight checker sums them."""
 

@@ -22,7 +22,7 @@ from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
 from swerl_trainer.megatron.hf_folder import write_folder
 from swerl_trainer.megatron.tensor_ipc import handle_of
-from swerl_trainer.weight_bucket import WeightBucket, WeightSample
+from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
 from torch.distributed.distributed_c10d import (
     Backend,
     PrefixStore,
@@ -34,6 +34,7 @@ from torch.distributed.distributed_c10d import (
 from transformers import Qwen3ForCausalLM
 
 HERE = Location("here", 0)
+Named = list[tuple[str, torch.Tensor]]
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 100, 200, 250]
 
 
@@ -46,7 +47,7 @@ def log_probs(model: Qwen3ForCausalLM, prompt: list[int], output: list[int]) -> 
 
 
 class InProcessTrainer:
-    """The training side of a weight update: a transformers model in this process, one bucket."""
+    """The training side of a weight update: a transformers model in this process, which sends as two ranks do."""
 
     def __init__(self, folder: Path) -> None:
         self.model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -54,38 +55,49 @@ class InProcessTrainer:
         self._architecture = read_architecture(folder)
         self._groups: dict[str, dist.ProcessGroup] = {}
         self._shared: torch.Tensor | None = None
-        self.damages_next = False  # one tensor of the next transfer
+        self.damages_next = False  # the last norm of the next transfer
+        self.prepared = 0  # parts
 
-    async def weight_endpoint(self) -> tuple[str, int]:
+    async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return "127.0.0.1", probe.getsockname()[1]
 
     async def connect_engines(
-        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
+        self,
+        rank: int,
+        address: str,
+        port: int,
+        *,
+        world_size: int,
+        group_name: str,
+        backend: str,
+        timeout: float = 300.0,
     ) -> None:
         self._groups[group_name] = await asyncio.to_thread(_join, address, port, world_size, group_name, backend)
 
-    async def weight_buckets(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightBucket]:
+    async def weight_parts(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightPart]:
         named = self._named()
-        return [
-            WeightBucket(
-                names=tuple(name for name, _ in named),
-                dtypes=tuple(str(value.dtype).removeprefix("torch.") for _, value in named),
-                shapes=tuple(tuple(value.shape) for _, value in named),
-                bytes=sum(value.nbytes for _, value in named),
-            )
-        ]
+        third = len(named) // 3
+        buckets = [bucket_of(named[:third]), bucket_of(named[third : 2 * third]), bucket_of(named[2 * third :])]
+        return [WeightPart(0, (buckets[0],)), WeightPart(1, tuple(buckets[1:]))]
 
-    async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
-        flat = self._flat()
-        if self.damages_next:
+    async def prepare_bucket(self, part: WeightPart) -> None:
+        self.prepared += 1
+
+    async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None:
+        bucket = part.buckets[number]
+        flat = flat_of([named for named in self._named() if named[0] in bucket.names])
+        if self.damages_next and "model.norm.weight" in bucket.names:
             flat[-1] ^= 1
             self.damages_next = False
         await asyncio.to_thread(dist.broadcast, flat, group=self._groups[group_name], group_src=0)
 
-    async def disconnect_engines(self, group_name: str) -> None:
+    async def disconnect_engines(self, rank: int, group_name: str) -> None:
         self._groups.pop(group_name, None)
+
+    async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
+        return [bucket_of(self._named())]
 
     async def save_hf(self, folder: Path) -> None:
         write_folder(folder, self._folder, self._named())
@@ -99,17 +111,27 @@ class InProcessTrainer:
         return [HERE]
 
     async def export_bucket(self, number: int) -> list[str]:
-        self._shared = self._flat()
+        self._shared = flat_of(self._named())
         return [handle_of(self._shared, (await self.weight_buckets())[number])]
 
     async def release_bucket(self) -> None:
         self._shared = None
 
-    def _flat(self) -> torch.Tensor:
-        return torch.cat([value.reshape(-1).view(torch.uint8) for _, value in self._named()])
-
-    def _named(self) -> list[tuple[str, torch.Tensor]]:
+    def _named(self) -> Named:
         return [(name, value.detach().contiguous()) for name, value in self.model.named_parameters()]
+
+
+def bucket_of(named: Named) -> WeightBucket:
+    return WeightBucket(
+        names=tuple(name for name, _ in named),
+        dtypes=tuple(str(value.dtype).removeprefix("torch.") for _, value in named),
+        shapes=tuple(tuple(value.shape) for _, value in named),
+        bytes=sum(value.nbytes for _, value in named),
+    )
+
+
+def flat_of(named: Named) -> torch.Tensor:
+    return torch.cat([value.reshape(-1).view(torch.uint8) for _, value in named])
 
 
 def _join(address: str, port: int, world_size: int, name: str, backend: str) -> dist.ProcessGroup:

@@ -13,7 +13,7 @@ from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.location import Location
-from swerl_trainer.weight_bucket import WeightBucket, WeightSample
+from swerl_trainer.weight_bucket import WeightPart, WeightSample
 
 PROBE = 0.5  # seconds
 
@@ -111,14 +111,7 @@ class Routes:
 class NoWeights:
     """A trainer whose every update is an empty one."""
 
-    async def weight_endpoint(self) -> tuple[str, int]:
-        return "127.0.0.1", 1
-
-    async def connect_engines(self, *_: object, **__: object) -> None: ...
-
-    async def disconnect_engines(self, _: str) -> None: ...
-
-    async def weight_buckets(self, *_: object, **__: object) -> list[WeightBucket]:
+    async def weight_parts(self, *_: object, **__: object) -> list[WeightPart]:
         return []
 
     async def weight_sample(self, *_: object, **__: object) -> WeightSample:

@@ -49,7 +49,7 @@ class Ranks:
     async def locations(self) -> list[Location]:
         return [Location(node, device) for node in "ab" for device in range(2)]
 
-    async def weight_buckets(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightBucket]:
+    async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
         return [BUCKET, BUCKET]
 
     async def export_bucket(self, number: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Training ranks as processes that a launcher forks after all imports: `ranks.py JOB WORLD_SIZE`.
 
-For each case it reports log-probabilities before and after three steps and the steps' metrics. Unless the job says
+For each case it reports log-probabilities before and after three steps, the steps' metrics, and which ranks send the
+weights, whose parts it compares with the whole model. Unless the job says
 `only_steps`, also those of the third step again from a checkpoint taken after the second, where the checkpoint and the
 exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it also
 writes again as `copy`.
@@ -8,12 +9,16 @@ writes again as `copy`.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from swerl_trainer.megatron.model import export_weights
 from swerl_trainer.megatron.trainer import MegatronTrainer
+from swerl_trainer.weight_bucket import WeightBucket
 from torch.multiprocessing.spawn import start_processes
 
 
@@ -33,11 +38,13 @@ def case(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[st
     batch, checkpoint = job["batch"], str(folder / "checkpoint")
     before = trainer.log_probs(batch)
     steps = [trainer.train_step(batch) for _ in range(2)]
+    senders = senders_of(trainer)
     if not job.get("only_steps"):
         trainer.save(checkpoint)
         trainer.save_hf(str(folder / "hf"))
     steps.append(trainer.train_step(batch))
-    found: dict[str, Any] = {"before": before, "steps": steps, "after": trainer.log_probs(batch), "folder": folder}
+    found: dict[str, Any] = {"before": before, "steps": steps, "after": trainer.log_probs(batch)}
+    found |= {"folder": folder, "senders": senders}
     if not job.get("only_steps"):
         trainer.load(checkpoint)
         found["again"] = trainer.train_step(batch)
@@ -45,6 +52,41 @@ def case(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[st
         trainer.load(job["checkpoint"])
         trainer.save(str(folder / "copy"))
         found["resumed"] = trainer.train_step(batch)
+    return found
+
+
+def senders_of(trainer: MegatronTrainer) -> list[int]:
+    """The ranks that send a part of the weights; together they are the model, each tensor once."""
+    part = trainer.sender.part(20_000)
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, part)
+    sent: dict[str, torch.Tensor] = {}
+    for each in parts:
+        for number, bucket in enumerate(each.buckets):
+            if each.rank == part.rank:
+                trainer.sender.prepare(number)
+                assert trainer.sender._ready is not None
+                sent |= tensors_of(bucket, trainer.sender._ready[1])
+            elif part.rank in each.helpers and number < each.shared:
+                trainer.sender.help(number)
+    with trainer.device.active():
+        exported = {
+            n: t.clone() for n, t in export_weights(trainer.model, trainer.architecture, None, trainer.adapters)
+        }
+    assert sorted(name for each in parts for b in each.buckets for name in b.names) == sorted(exported)
+    assert all(torch.equal(tensor, exported[name]) for name, tensor in sent.items())
+    return [each.rank for each in parts if each.buckets]
+
+
+def tensors_of(bucket: WeightBucket, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The tensors in the content of a bucket."""
+    found, start = {}, 0
+    for name, dtype_name, shape in zip(bucket.names, bucket.dtypes, bucket.shapes, strict=True):
+        dtype: torch.dtype = getattr(torch, dtype_name)
+        end = start + math.prod(shape) * dtype.itemsize
+        found[name] = flat[start:end].clone().view(dtype).view(shape)
+        start = end
+    assert start == len(flat)
     return found
 
 

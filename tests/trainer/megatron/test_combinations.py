@@ -63,6 +63,9 @@ def test_combined_axes_train_as_one_rank(
     cases |= {name: make_config(**mixture, **layout) for name, layout in MIXTURE[ranks].items()}
     report = run_ranks(ranks, cases, batch, only_steps=True, devices=DEVICES)
     assert report.keys() == cases.keys()
+    for name, config in cases.items():
+        layout, experts = config.trainer, config.trainer.expert_parallel if name in MIXTURE[ranks] else 1
+        assert len(report[name]["senders"]) == layout.pipeline_parallel * experts, name
     alone: dict[tuple[str, int], dict[str, Any]] = {}
     for name, config in cases.items():
         model = mixture if name in MIXTURE[ranks] else dense

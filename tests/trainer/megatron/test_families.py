@@ -144,6 +144,7 @@ LAYOUTS = {
     "tensor-experts": {"tensor_parallel": 2, "expert_parallel": 2},
     "pipeline": {"pipeline_parallel": 2},
 }
+SENDERS = {"experts": 2, "tensor": 1, "tensor-experts": 2, "pipeline": 2}  # ranks that send a part of the weights
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "logprob_abs_diff_max")
 
 
@@ -162,6 +163,7 @@ def test_experts_on_two_ranks_train_as_on_one(
     cases = {name: make_config(**config, **layout) for name, layout in LAYOUTS.items()}
     report = run_ranks(2, cases, batch, checkpoint=str(tmp_path / "alone"))
     exports = []
+    assert {name: len(report[name]["senders"]) for name in LAYOUTS} == SENDERS
     for name in LAYOUTS:
         for actual, full_model in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
             assert (actual - full_model).abs().max() < 1e-4, name

@@ -126,7 +126,7 @@ async def test_failure_without_a_message_is_reported_by_place(cluster: None) -> 
     never_begun = TrainGroup([ray.remote(TrainRank).remote()])
     try:
         with pytest.raises(TrainerError, match=r'training rank 0 failed: AssertionError at File ".*rank.py", line \d+'):
-            await never_begun.disconnect_engines("w")
+            await never_begun.disconnect_engines(0, "w")
     finally:
         await never_begun.close()
 
@@ -134,18 +134,19 @@ async def test_failure_without_a_message_is_reported_by_place(cluster: None) -> 
 async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Tensor]:
     """What a process that joins and unpacks as SGLang does gets in two transfers over one group."""
     address, port = await group.weight_endpoint()
-    buckets = await group.weight_buckets(max_bytes=60_000)
-    assert len(buckets) > 1
-    torch.save([(b.names, b.dtypes, b.shapes) for b in buckets * 2], folder / "buckets.pt")
+    (part,) = await group.weight_parts(max_bytes=60_000)  # data-parallel ranks hold the same
+    assert len(part.buckets) > 1
+    torch.save([(b.names, b.dtypes, b.shapes) for b in part.buckets * 2], folder / "buckets.pt")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore", str(RECEIVER), f"tcp://{address}:{port}", str(folder)
     )
-    await group.connect_engines(address, port, world_size=2, group_name="w", backend="gloo")
+    await group.connect_engines(part.rank, address, port, world_size=2, group_name="w", backend="gloo")
     for _ in range(2):
-        for number in range(len(buckets)):
-            await group.broadcast_bucket(number, group_name="w")
+        await group.prepare_bucket(part)
+        for number in range(len(part.buckets)):
+            await group.send_bucket(part, number, group_name="w")
     assert await process.wait() == 0
-    await group.disconnect_engines("w")
+    await group.disconnect_engines(part.rank, "w")
     received: dict[str, torch.Tensor] = torch.load(folder / "received.pt")
     return received
 

@@ -22,6 +22,7 @@ LAYOUTS = {
     "pipeline": {"pipeline_parallel": 2},
     "context": {"context_parallel": 2},
 }
+SENDERS = {"tensor": [0], "data": [0], "pipeline": [0, 1], "context": [0]}  # ranks that send a part of the weights
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "mismatch_kl", "logprob_abs_diff_max", "ratio", "kl")
 
 
@@ -37,6 +38,7 @@ def test_every_layout_trains_as_one_rank(
     logprobs_after = one_rank.log_probs(batch)
     cases = {name: make_config(tied=True, **loss, **layout) for name, layout in LAYOUTS.items()}
     report = run_ranks(2, cases, batch)
+    assert {name: report[name]["senders"] for name in LAYOUTS} == SENDERS
     for name in LAYOUTS:
         for actual, full_model in zip(
             report[name]["before"] + report[name]["after"], logprobs_before + logprobs_after, strict=True

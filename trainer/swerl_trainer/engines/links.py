@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,12 +15,16 @@ from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.engines.weights import BUCKET_BYTES, WeightLink, WeightSource
+from swerl_trainer.weight_bucket import WeightPart
 
 Backend = Literal["gloo", "nccl", "ipc", "disk", "adapter"]
 
 
 class ProcessGroupLink(WeightLink):
-    """A process group of the trainer's rank 0 and all engines' ranks; rank 0 broadcasts."""
+    """A process group of each training rank that has a part of the weights and all engines' ranks; it broadcasts.
+
+    The ranks convert their parts at the same time. An engine receives one bucket at a time, of each part in turn.
+    """
 
     _numbers = itertools.count()
 
@@ -36,47 +40,71 @@ class ProcessGroupLink(WeightLink):
         super().__init__(source, engines, check)
         self.keep_cache = keep_cache
         self._backend = backend
-        self._name = ""
+        self._parts: list[WeightPart] = []
+        self._names: dict[int, str] = {}  # of the groups that are open, by the rank that sends
 
     async def close(self) -> None:
         """See WeightLink.close."""
-        if not self._name:
-            return
-        name, self._name = self._name, ""
-        await asyncio.gather(
-            self._source.disconnect_engines(name),
-            *(engine.leave_update_group(name) for engine in self.engines),
-            return_exceptions=True,
-        )
+        names, self._names = self._names, {}
+        calls = [self._source.disconnect_engines(rank, name) for rank, name in names.items()]
+        calls += [engine.leave_update_group(name) for name in names.values() for engine in self.engines]
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def _open(self, version: int) -> None:
-        if self._name:
+        if self._names:
             return
-        self._name = f"swerl-{next(self._numbers)}"
-        address, port = await self._source.weight_endpoint()
+        # a server starts with the job's model: it has what training never changes
+        self._parts = await self._source.weight_parts(BUCKET_BYTES, whole=False)
+        for part in self._parts:
+            await self._connect(version, part)
+
+    async def _connect(self, version: int, part: WeightPart) -> None:
+        name = self._names[part.rank] = f"swerl-{next(self._numbers)}"
+        address, port = await self._source.weight_endpoint(part.rank)
         world_size = 1 + sum(engine.ranks for engine in self.engines)
         offsets = itertools.accumulate((engine.ranks for engine in self.engines), initial=1)
         trainer = self._source.connect_engines(
-            address, port, world_size=world_size, group_name=self._name, backend=self._backend
+            part.rank, address, port, world_size=world_size, group_name=name, backend=self._backend
         )
         joins = (
             engine.join_update_group(
-                address, port, offset=offset, world_size=world_size, name=self._name, backend=self._backend
+                address, port, offset=offset, world_size=world_size, name=name, backend=self._backend
             )
             for engine, offset in zip(self.engines, offsets, strict=False)
         )
         await self._each(version, joins, trainer)
 
     async def _transfer(self, version: int) -> None:
-        # a server starts with the job's model: it has what training never changes
-        buckets = await self._source.weight_buckets(BUCKET_BYTES, whole=False)
-        for number, bucket in enumerate(buckets):
-            flush = number == len(buckets) - 1 and not self.keep_cache
-            loads = (
-                engine.receive_bucket(bucket, group=self._name, version=str(version), flush=flush)
-                for engine in self.engines
-            )
-            await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
+        await asyncio.gather(*(self._source.prepare_bucket(part) for part in self._parts))
+        sending: dict[int, asyncio.Task[None]] = {}
+        order = list(_in_turn(self._parts))
+        try:
+            for position, (part, number) in enumerate(order):
+                if part.rank in sending:
+                    await sending.pop(part.rank)
+                sending[part.rank] = asyncio.create_task(self._send(part, number))
+                flush = position == len(order) - 1 and not self.keep_cache
+                loads = (
+                    engine.receive_bucket(
+                        part.buckets[number], group=self._names[part.rank], version=str(version), flush=flush
+                    )
+                    for engine in self.engines
+                )
+                await self._each(version, loads)
+        finally:
+            results = await asyncio.gather(*sending.values(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _send(self, part: WeightPart, number: int) -> None:
+        await self._source.send_bucket(part, number, group_name=self._names[part.rank])
+
+
+def _in_turn(parts: Sequence[WeightPart]) -> Iterator[tuple[WeightPart, int]]:
+    """The buckets of all parts, the first of each, then the second of each, and so on."""
+    for number in range(max((len(part.buckets) for part in parts), default=0)):
+        yield from ((part, number) for part in parts if number < len(part.buckets))
 
 
 class CudaIpcLink(WeightLink):

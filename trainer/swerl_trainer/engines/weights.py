@@ -19,7 +19,7 @@ from swerl_trainer.engines.client import EngineClient, PauseMode
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.location import Location
-from swerl_trainer.weight_bucket import WeightBucket, WeightSample
+from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +31,31 @@ BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
 class WeightSource(Protocol):
     """The training side, see `TrainGroup`."""
 
-    async def weight_endpoint(self) -> tuple[str, int]: ...
+    async def weight_parts(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightPart]: ...
+
+    async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]: ...
 
     async def connect_engines(
-        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
+        self,
+        rank: int,
+        address: str,
+        port: int,
+        *,
+        world_size: int,
+        group_name: str,
+        backend: str,
+        timeout: float = 300.0,
     ) -> None: ...
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightBucket]: ...
+    async def prepare_bucket(self, part: WeightPart) -> None: ...
 
-    async def broadcast_bucket(self, number: int, *, group_name: str) -> None: ...
+    async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None: ...
 
-    async def disconnect_engines(self, group_name: str) -> None: ...
+    async def disconnect_engines(self, rank: int, group_name: str) -> None: ...
 
     async def locations(self) -> list[Location]: ...
+
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]: ...
 
     async def export_bucket(self, number: int) -> list[str]: ...
 

@@ -5,13 +5,15 @@ call raises TrainerError naming the rank, and the group can only be closed.
 
 A weight update, with the HTTP calls made by the engines' client:
 
-    address, port = await group.weight_endpoint()
-    await asyncio.gather(                                   # once per set of engines
-        group.connect_engines(address, port, world_size=1 + engine_ranks, group_name="w", backend="gloo"),
-        engines.init_weights_update_group(address, port, rank_offset=1, ...))
-    for number, bucket in enumerate(await group.weight_buckets()):  # once per update, between begin and end
+    for part in await group.weight_parts():                 # of each rank that sends; once per set of engines
+        address, port = await group.weight_endpoint(part.rank)
         await asyncio.gather(
-            group.broadcast_bucket(number, group_name="w"),
+            group.connect_engines(part.rank, address, port, world_size=1 + engine_ranks, group_name="w", ...),
+            engines.init_weights_update_group(address, port, rank_offset=1, ...))
+    await group.prepare_bucket(part)                        # once per update, between begin and end; all parts together
+    for number, bucket in enumerate(part.buckets):
+        await asyncio.gather(
+            group.send_bucket(part, number, group_name="w"),
             engines.update_weights_from_distributed(bucket.names, bucket.dtypes, bucket.shapes, group_name="w",
                                                     load_format="flattened_bucket"))
 """
@@ -35,7 +37,7 @@ from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.rank import TrainRank
-from swerl_trainer.weight_bucket import WeightBucket, WeightSample
+from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
@@ -146,30 +148,53 @@ class TrainGroup:
         """Write the adapter in PEFT's format to `folder`, which the engines reach."""
         await self._on_all_ranks("save_adapter", str(folder))
 
-    async def weight_endpoint(self) -> tuple[str, int]:
-        """Address of rank 0's node and a port free there, for the update group's rendezvous."""
-        address, port = (await self._all([self._ranks[0].endpoint.remote()]))[0]
+    async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]:
+        """Address of the rank's node and a port free there, for a group's rendezvous."""
+        address, port = (await self._all([self._ranks[rank].endpoint.remote()]))[0]
         return str(address), int(port)
 
     async def connect_engines(
-        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
+        self,
+        rank: int,
+        address: str,
+        port: int,
+        *,
+        world_size: int,
+        group_name: str,
+        backend: str,
+        timeout: float = 300.0,
     ) -> None:
-        """Join the update group as its rank 0; returns when `world_size` members have joined."""
+        """Let `rank` join an update group as the group's rank 0; returns when `world_size` members have joined."""
         await self._all([
-            self._ranks[0].connect.remote(
+            self._ranks[rank].connect.remote(
                 address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
             )
         ])  # fmt: skip
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightBucket]:
-        """The buckets of one transfer, in order, the same for every update of the job; unless `whole`, without the
-        weights that training never changes."""
-        buckets: list[WeightBucket] = await self._on_all_ranks("sender.metadata", max_bytes, whole=whole)
-        return buckets
+    async def weight_parts(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightPart]:
+        """What each rank with a part of its own sends, the same for every update of the job; unless `whole`, without
+        the weights that training never changes."""
+        parts: list[WeightPart] = await self._all([rank.weight_part.remote(max_bytes, whole) for rank in self._ranks])
+        return [part for part in parts if part.buckets]
 
-    async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
-        """Gather bucket `number` of the last `weight_buckets` from all ranks and broadcast it to the update group."""
-        await self._on_all_ranks("sender.broadcast", number, group_name)
+    async def prepare_bucket(self, part: WeightPart) -> None:
+        """Gather the first bucket of `part` on its rank."""
+        prepared = self._ranks[part.rank].run.remote("sender.prepare", 0)
+        await self._all([prepared, *self._help(part, 0)])
+
+    async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None:
+        """Broadcast a bucket of `part` to the update group, and gather the next one meanwhile."""
+        sent = self._ranks[part.rank].run.remote("sender.send", number, group_name)
+        await self._all([sent, *self._help(part, number + 1)])
+
+    def _help(self, part: WeightPart, number: int) -> list[Any]:
+        helpers = part.helpers if number < part.shared else ()
+        return [self._ranks[helper].run.remote("sender.help", number) for helper in helpers]
+
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]:
+        """The buckets of the whole model for `export_bucket`, in order, the same for every update of the job."""
+        buckets: list[WeightBucket] = await self._on_all_ranks("sender.metadata", max_bytes)
+        return buckets
 
     async def locations(self) -> list[Location]:
         """Where each rank computes, in rank order."""
@@ -194,9 +219,9 @@ class TrainGroup:
         """Free all GPU memory except weights and optimizer, for engines on the same GPUs, until the next step."""
         await self._on_all_ranks("release_memory")
 
-    async def disconnect_engines(self, group_name: str) -> None:
-        """Leave the update group; no-op when not connected."""
-        await self._all([self._ranks[0].disconnect.remote(group_name)])
+    async def disconnect_engines(self, rank: int, group_name: str) -> None:
+        """Let `rank` leave the update group; no-op when it is not connected."""
+        await self._all([self._ranks[rank].disconnect.remote(group_name)])
 
     async def close(self) -> None:
         """End the actors."""

@@ -151,10 +151,10 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
     for module in model.modules():
         if isinstance(module, TopKRouter):
             module._maintain_float32_expert_bias()
-    parameters = _tensors(model)
-    for entry in _owned(architecture):
+    parameters = tensors_of(model)
+    for entry in owned(architecture):
         chunks = reader.chunks(entry.hf, entry.split, rank, size)
-        _parameter(parameters, entry).copy_(to_megatron(entry, chunks, architecture, size))
+        parameter(parameters, entry).copy_(to_megatron(entry, chunks, architecture, size))
     if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
         output = ParameterMapping(("output_layer.weight",), (EMBEDDING,), 0, split=0)
         chunks = reader.chunks(output.hf, 0, rank, size)
@@ -171,7 +171,7 @@ def check_tied(reader: HFReader, rank: int, size: int) -> None:
         )
 
 
-def _tensors(model: GPTModel) -> dict[str, Tensor]:
+def tensors_of(model: GPTModel) -> dict[str, Tensor]:
     """Parameters, and the routers' biases, which are none."""
     biases = {name: b for name, b in model.named_buffers() if name.endswith("router.expert_bias")}
     return dict(model.named_parameters()) | biases
@@ -210,7 +210,7 @@ def _whole_tensors(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of `entries` on every rank, one parameter at a time."""
-    parameters = _tensors(model)
+    parameters = tensors_of(model)
     like = next(iter(parameters.values()))
     for entry in entries:
         local = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
@@ -233,7 +233,14 @@ def _gather(
 ) -> Iterator[tuple[str, Tensor]]:
     if entry.expert_rank is not None:
         return _gather_expert(parameters, entry, architecture)
-    shard = _parameter(parameters, entry).detach().contiguous()
+    return gather_shards(parameters, entry, architecture)
+
+
+def gather_shards(
+    parameters: dict[str, Tensor], entry: ParameterMapping, architecture: Architecture
+) -> Iterator[tuple[str, Tensor]]:
+    """The whole tensors of a parameter of this stage that is no expert's, on every tensor-parallel rank."""
+    shard = parameter(parameters, entry).detach().contiguous()
     size = parallel_state.get_tensor_model_parallel_world_size()
     shards = [shard]
     if entry.split is not None and size > 1:
@@ -249,7 +256,7 @@ def _gather_expert(
     group = parallel_state.get_expert_model_parallel_group()
     assert entry.expert_rank is not None
     if entry.expert_rank == group.rank():
-        tensors = dict(from_megatron(entry, [_parameter(parameters, entry).detach()], architecture))
+        tensors = dict(from_megatron(entry, [parameter(parameters, entry).detach()], architecture))
     else:
         like, shapes = next(iter(parameters.values())), hf_shapes(architecture)
         tensors = {name: like.new_empty(shapes[name]) for name in entry.hf}
@@ -260,7 +267,8 @@ def _gather_expert(
         yield name, whole
 
 
-def _owned(architecture: Architecture) -> Iterator[ParameterMapping]:
+def owned(architecture: Architecture) -> Iterator[ParameterMapping]:
+    """The parameters that this rank holds, in the order of the Hugging Face model."""
     stage, expert_rank = (
         parallel_state.get_pipeline_model_parallel_rank(),
         parallel_state.get_expert_model_parallel_rank(),
@@ -269,5 +277,6 @@ def _owned(architecture: Architecture) -> Iterator[ParameterMapping]:
     return (entry for entry in entries if entry.stage == stage and entry.expert_rank in (None, expert_rank))
 
 
-def _parameter(parameters: dict[str, Tensor], entry: ParameterMapping) -> Tensor:
+def parameter(parameters: dict[str, Tensor], entry: ParameterMapping) -> Tensor:
+    """This rank's shard of `entry`."""
     return next(parameters[name] for name in entry.megatron if name in parameters)

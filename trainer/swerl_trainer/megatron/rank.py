@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from swerl_trainer.checkpoints import FileSum
     from swerl_trainer.megatron.background_save import BackgroundSave, RankPart
     from swerl_trainer.megatron.trainer import MegatronTrainer
+    from swerl_trainer.weight_bucket import WeightPart
 
 
 class TrainRank:
@@ -82,16 +83,21 @@ class TrainRank:
         assert self._trainer is not None
         return self._trainer.sender.export(number)
 
+    def weight_part(self, max_bytes: int, whole: bool) -> WeightPart:
+        """See WeightSender.part; every rank has its own."""
+        assert self._trainer is not None
+        return self._trainer.sender.part(max_bytes, whole=whole)
+
     def connect(
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
     ) -> None:
-        """See WeightSender.connect; rank 0 only."""
+        """See WeightSender.connect."""
         assert self._trainer is not None
         self._trainer.sender.connect(
             address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
         )
 
     def disconnect(self, group_name: str) -> None:
-        """See WeightSender.close; rank 0 only."""
+        """See WeightSender.close."""
         assert self._trainer is not None
         self._trainer.sender.close(group_name)

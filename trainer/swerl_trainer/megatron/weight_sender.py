@@ -1,5 +1,5 @@
-"""The training side of a weight update: rank 0 broadcasts flat buckets to the engines' update group, or every rank
-exports them to the engine on its own GPU.
+"""The training side of a weight update: every pipeline stage and expert-parallel rank broadcasts flat buckets of its
+own part to the engines, or every rank exports whole ones to the engine on its own GPU.
 
 Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
 metadata; a group that could not be joined completely is not kept.
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from swerl_api.addresses import url_host
 from swerl_trainer.megatron.errors import WeightTransferError
-from swerl_trainer.weight_bucket import WeightBucket, WeightSample
+from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class WeightSender:
-    """One rank's part. Every rank takes part in `broadcast` and `export`; only rank 0 calls `connect` and `close`."""
+    """One rank's side. Every rank takes part in `export`; those with a part connect, prepare and send on their own."""
 
     def __init__(
         self,
@@ -42,6 +43,9 @@ class WeightSender:
         self._device = device
         self._groups: dict[str, Any] = {}
         self._buckets: list[WeightBucket] = []
+        self._own: list[WeightBucket] = []
+        self._shared_buckets: list[WeightBucket] = []
+        self._ready: tuple[int, Tensor] | None = None  # a bucket's number and content
         self._shared: Tensor | None = None
 
     def connect(
@@ -63,25 +67,98 @@ class WeightSender:
             ) from error
 
     def metadata(self, max_bytes: int, *, whole: bool = True) -> list[WeightBucket]:
-        """The buckets of one transfer, each at most `max_bytes` unless one tensor alone is larger; unless `whole`,
-        without the weights that training never changes."""
+        """The buckets of a transfer by `export`, of the whole model; limits as of `part`."""
+        from swerl_trainer.megatron.conversion import hf_shapes
+
+        names = [name for name in hf_shapes(self._architecture) if whole or self._changes(name)]
+        self._buckets = self._divided(names, max_bytes)
+        return self._buckets
+
+    def part(self, max_bytes: int, *, whole: bool = True) -> WeightPart:
+        """What this rank sends, the same for every update: in buckets of at most `max_bytes` unless one tensor alone is
+        larger; unless `whole`, without the weights that training never changes."""
+        import torch.distributed as dist
+        from swerl_trainer.megatron.weight_part import expert_names, in_first_replica, replica, shared_names
+
+        shared, experts = (
+            self._divided([name for name in names if whole or self._changes(name)], max_bytes)
+            for names in (shared_names(self._architecture), expert_names(self._architecture))
+        )
+        self._shared_buckets = shared if in_first_replica() else []
+        first, *helpers = replica()
+        leads = in_first_replica() and dist.get_rank() == first
+        self._own = [*(shared if leads else []), *experts]
+        return WeightPart(
+            dist.get_rank(), tuple(self._own), len(shared) if leads else 0, tuple(helpers) if leads else ()
+        )
+
+    def prepare(self, number: int) -> None:
+        """Gather bucket `number` of this rank's part, for `send`; `help` on its helpers if they share it."""
+        self._ready = (number, self._flat(self._own[number]))
+
+    def help(self, number: int) -> None:
+        """Take part in gathering the bucket `number` of the shared ones for the rank that sends it."""
+        from swerl_trainer.megatron.weight_part import part_weights
+
+        with self._phases.during("update"), self._device.active():
+            names = self._shared_buckets[number].names
+            deque(part_weights(self._model, self._architecture, names, self._adapters), maxlen=0)
+
+    def send(self, number: int, group_name: str) -> None:
+        """Broadcast the bucket that is prepared, and prepare the next one meanwhile."""
+        import torch
+
+        try:
+            try:
+                sending = self._begin_broadcast(number, group_name)
+            finally:  # helpers wait in its collectives
+                if number + 1 < len(self._own):
+                    self.prepare(number + 1)
+            sending.wait()
+            if self._device.cuda:
+                torch.cuda.synchronize()
+        except RuntimeError as error:
+            self.close(group_name)
+            raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
+
+    def _begin_broadcast(self, number: int, group_name: str) -> Any:
+        import torch.distributed as dist
+
+        prepared, self._ready = self._ready, None
+        group = self._groups.get(group_name)
+        if group is None or prepared is None or prepared[0] != number:
+            raise WeightTransferError(f"bucket {number} is not prepared, or {group_name} is not connected")
+        return dist.broadcast(prepared[1], src=0, group=group, async_op=True)
+
+    def _divided(self, names: list[str], max_bytes: int) -> list[WeightBucket]:
+        """Buckets of the weights `names`, in order."""
         from swerl_trainer.megatron.conversion import dtype_of, hf_shapes
 
-        weights = next(iter(self._model.parameters())).dtype
-        buckets: list[list[tuple[str, str, tuple[int, ...], int]]] = [[]]
-        for name, shape in hf_shapes(self._architecture).items():
-            if not whole and not self._changes(name):
-                continue
-            dtype = dtype_of(name, weights)
+        weights, all_shapes = next(iter(self._model.parameters())).dtype, hf_shapes(self._architecture)
+        buckets: list[list[tuple[str, str, tuple[int, ...], int]]] = []
+        for name in names:
+            dtype, shape = dtype_of(name, weights), all_shapes[name]
             size = dtype.itemsize * math.prod(shape)
-            if buckets[-1] and sum(b for *_, b in buckets[-1]) + size > max_bytes:
+            if not buckets or sum(b for *_, b in buckets[-1]) + size > max_bytes:
                 buckets.append([])
             buckets[-1].append((name, str(dtype).removeprefix("torch."), shape, size))
-        self._buckets = [
+        return [
             WeightBucket(names=names, dtypes=dtypes, shapes=shapes, bytes=sum(sizes))
             for names, dtypes, shapes, sizes in (zip(*bucket, strict=True) for bucket in buckets)
         ]
-        return self._buckets
+
+    def _flat(self, bucket: WeightBucket) -> Tensor:
+        """The content of a bucket of this rank's part, uint8 [bytes]."""
+        import torch
+        from swerl_trainer.megatron.weight_part import part_weights
+
+        with self._phases.during("update"), self._device.active():
+            flat = torch.empty(bucket.bytes, dtype=torch.uint8, device=self._device.torch)
+            start = 0
+            for _, tensor in part_weights(self._model, self._architecture, bucket.names, self._adapters):
+                flat[start : start + tensor.nbytes] = tensor.detach().contiguous().flatten().view(torch.uint8)
+                start += tensor.nbytes
+            return flat
 
     def _changes(self, name: str) -> bool:
         """Whether training changes the weight `name`."""
@@ -89,32 +166,12 @@ class WeightSender:
 
         return bool(self._adapters.factors_of(name)) if self._adapters else not name.endswith(ROUTER_BIAS)
 
-    def broadcast(self, number: int, group_name: str) -> None:
-        """Gather bucket `number` of the last `metadata` and, on rank 0, broadcast it."""
-        import torch
-        import torch.distributed as dist
-
-        flat = self._gather(number, keep=dist.get_rank() == 0)
-        if flat is None:
-            return
-        group = self._groups.get(group_name)
-        if group is None:
-            raise WeightTransferError(f"update group {group_name} is not connected: call connect_engines first")
-        try:
-            dist.broadcast(flat, src=0, group=group)
-            if self._device.cuda:
-                torch.cuda.synchronize()
-        except RuntimeError as error:
-            self.close(group_name)
-            raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
-
     def export(self, number: int) -> str:
         """Gather bucket `number` of the last `metadata` on this rank's device; its handle, valid until the next
         `export` or `release`."""
         from swerl_trainer.megatron.tensor_ipc import handle_of
 
-        self._shared = self._gather(number, keep=True)
-        assert self._shared is not None
+        self._shared = self._gather(number)
         return handle_of(self._shared, self._buckets[number])
 
     def release(self) -> None:
@@ -139,22 +196,21 @@ class WeightSender:
             sums = engine_sums(tensors, self._architecture, engine_ranks) if tensors else ()
         return WeightSample(others(self._architecture, names), sums)
 
-    def _gather(self, number: int, *, keep: bool) -> Tensor | None:
-        """Bucket `number` as uint8 [bytes] when `keep`; a collective of all tensor- and pipeline-parallel ranks."""
+    def _gather(self, number: int) -> Tensor:
+        """Bucket `number` of the whole model, uint8 [bytes]; a collective of all ranks."""
         import torch
         from swerl_trainer.megatron.model import export_weights
 
-        pieces, names = [], self._buckets[number].names
+        names = self._buckets[number].names
         with self._phases.during("update"), self._device.active():
-            for _, tensor in export_weights(self._model, self._architecture, names, self._adapters):
-                if keep:
-                    pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
-            return torch.cat(pieces) if keep else None
+            exported = export_weights(self._model, self._architecture, names, self._adapters)
+            return torch.cat([tensor.detach().contiguous().flatten().view(torch.uint8) for _, tensor in exported])
 
     def close(self, group_name: str) -> None:
         """Leave the group; no-op when it is not connected."""
         import torch.distributed as dist
 
+        self._ready = None
         group = self._groups.pop(group_name, None)
         if group is not None:
             dist.destroy_process_group(group)

@@ -1,0 +1,69 @@
+"""What one rank sends of the weights in an update.
+
+Guarantees: the parts of all ranks together are the whole model, each tensor once. A pipeline stage's first rank sends
+what the stage's ranks share, an expert-parallel rank of the stage its own experts; no tensor leaves its stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+from swerl_trainer.megatron.architecture import Architecture
+from swerl_trainer.megatron.conversion import ParameterMapping, from_megatron
+from swerl_trainer.megatron.lora import Adapters
+from swerl_trainer.megatron.model import gather_shards, owned, parameter, tensors_of
+from torch import Tensor
+
+from megatron.core import parallel_state
+from megatron.core.models.gpt import GPTModel
+
+
+def shared_names(architecture: Architecture) -> list[str]:
+    """Weights of this rank's pipeline stage that are no expert's."""
+    return [name for entry in owned(architecture) if entry.expert_rank is None for name in entry.hf]
+
+
+def expert_names(architecture: Architecture) -> list[str]:
+    """Weights of the experts that this rank sends: of its own, unless another rank that holds them does."""
+    if parallel_state.get_expert_data_parallel_rank():
+        return []
+    return [name for entry in owned(architecture) if entry.expert_rank is not None for name in entry.hf]
+
+
+def in_first_replica() -> bool:
+    """Whether this rank belongs to those of its stage that gather what the stage shares."""
+    return int(parallel_state.get_data_parallel_rank(with_context_parallel=True)) == 0
+
+
+def replica() -> list[int]:
+    """The ranks that divide this rank's tensors, itself included."""
+    return [int(rank) for rank in dist.get_process_group_ranks(parallel_state.get_tensor_model_parallel_group())]
+
+
+@torch.no_grad()
+def part_weights(
+    model: GPTModel, architecture: Architecture, names: Sequence[str], adapters: Adapters | None
+) -> Iterator[tuple[str, Tensor]]:
+    """The whole tensors `names` of this rank's stage, with `adapters` merged. Unless all are experts', a collective of
+    the tensor-parallel ranks."""
+    parameters, wanted = tensors_of(model), set(names)
+    for entry in owned(architecture):
+        if not wanted & set(entry.hf):
+            continue
+        for name, whole in _whole(parameters, entry, architecture):
+            factors = adapters.factors_of(name) if adapters else []
+            if adapters and factors:
+                a, b = (next(_whole(parameters, factor, architecture))[1] for factor in factors)
+                whole = adapters.merged(whole, a, b)
+            if name in wanted:
+                yield name, whole
+
+
+def _whole(
+    parameters: dict[str, Tensor], entry: ParameterMapping, architecture: Architecture
+) -> Iterator[tuple[str, Tensor]]:
+    if entry.expert_rank is not None:
+        return from_megatron(entry, [parameter(parameters, entry).detach()], architecture)
+    return gather_shards(parameters, entry, architecture)
