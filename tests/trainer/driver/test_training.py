@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 LARGEST_MISMATCH = "train/train_rollout_logprob_abs_diff_max"
 WARM_START: dict[str, Any] = {"sft": {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 2, "lr": 5e-4}}
 SUPERVISED: dict[str, Any] = {"name": "sft", "sft": WARM_START["sft"] | {"steps": 2}}
+LAYER = "model.layers.N."
+KINDS = {  # of weights in a layer, one of which is compared after each update
+    *(f"{LAYER}self_attn.{name}.weight" for name in ("qkv_proj", "o_proj", "q_norm", "k_norm")),
+    *(f"{LAYER}mlp.{name}.weight" for name in ("gate_up_proj", "down_proj")),
+    *(f"{LAYER}{name}_layernorm.weight" for name in ("input", "post_attention")),
+}
 OLD, NEW, OTHER = "00000000-old", "11111111-new", "22222222-other"  # uids
 
 
@@ -84,6 +90,8 @@ async def test_job_trains_and_the_next_attempt_continues(
     trained = [name for name, _ in sandboxes.declared if "-g" in name]
     assert [name.rsplit("-", 1)[1] for name in trained][:6] == ["g0", "g1", "g2", "g3", "g4", "g5"]
     assert not sandboxes.alive
+    assert components.pool is not None
+    assert components.pool.check.matched >= KINDS and components.pool.check.mismatches == 0
     traces = list((first.folder / "artifacts" / "step-0001").glob("*/traj.json"))
     assert len(traces) == 8
 

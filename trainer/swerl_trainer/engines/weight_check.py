@@ -19,20 +19,20 @@ _LAYER = re.compile(r"\.\d+\.")
 
 
 class WeightCheck:
-    """What is known of the engines of a job; `mismatches`: engines found wrong so far."""
+    """What is known of the engines of a job."""
 
     def __init__(self) -> None:
-        self.mismatches = 0
-        self._matched: set[str] = set()  # kinds of parameters that engines hold as they are sent
+        self.mismatches = 0  # engines found wrong so far
+        self.matched: set[str] = set()  # kinds of parameters that engines hold as they are sent
         self._named: set[str] = set()  # other kinds, which the log has
 
     def wrong(self, sample: WeightSample, held: Sequence[Sequence[Sums]]) -> list[list[str]]:
         """Per engine, the parameters that differ; `held`: of each engine, by its ranks."""
         differing = [sorted(_differing(sample, ranks)) for ranks in held]
         for names, ranks in zip(differing, held, strict=True):
-            self._matched |= {_kind(name) for name in _compared(sample, ranks)} - {_kind(name) for name in names}
-        self._name_others({_kind(name) for names in differing for name in names} - self._matched)
-        known = [[name for name in names if _kind(name) in self._matched] for names in differing]
+            self.matched |= {_kind(name) for name in _compared(sample, ranks)} - {_kind(name) for name in names}
+        self._name_others({_kind(name) for names in differing for name in names} - self.matched)
+        known = [[name for name in names if _kind(name) in self.matched] for names in differing]
         self.mismatches += sum(bool(names) for names in known)
         return known
 
@@ -41,7 +41,7 @@ class WeightCheck:
         complete = all(len(ranks) == len(sample.sums) and _compared(sample, ranks) == _names(sample) for ranks in held)
         if not complete or any(_differing(sample, ranks) for ranks in held):
             return False
-        self._matched |= {_kind(name) for name in _names(sample)}
+        self.matched |= {_kind(name) for name in _names(sample)}
         return True
 
     def _name_others(self, kinds: set[str]) -> None:

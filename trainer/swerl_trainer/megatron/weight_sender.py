@@ -1,5 +1,5 @@
-"""The training side of a weight update: each rank broadcasts flat buckets of its own part of the weights to engines, or
-exports buckets of the whole model to the engine on its own GPU.
+"""The training side of a weight update. Each rank broadcasts flat buckets of its own part of the weights to engines;
+for an engine on its own GPU it exports buckets of the whole model.
 
 Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
 metadata; a group that could not be joined completely is not kept.
