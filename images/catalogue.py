@@ -7,11 +7,10 @@ tag made from it therefore never moves, and an unchanged image is never built tw
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from swerl_agent import RELEASE
 
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "docker.io/library/debian:trixie-slim"
@@ -45,7 +44,15 @@ def _project(*paths: str) -> dict[str, Path]:
 
 def project_images() -> list[Image]:
     """Every image but those of the bundled tasks, parents first; each has the release as a further tag."""
-    return [replace(image, tags=(RELEASE,)) for image in _project_images()]
+    return [replace(image, tags=(release(),)) for image in _project_images()]
+
+
+def release() -> str:
+    """The version of the chart, which is that of all parts."""
+    found = re.search(r"^appVersion: (\S+)$", (ROOT / "charts/Chart.yaml").read_text(), re.MULTILINE)
+    if not found:
+        raise ValueError("charts/Chart.yaml has no appVersion")
+    return found[1]
 
 
 def _project_images() -> list[Image]:

@@ -160,7 +160,7 @@ def test_columns_are_as_documented(kubectl: Kubectl, namespace: str, job: str) -
     assert header.split() == ["NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "REASON", "AGE"]
     assert row.split()[:-1] == [job, "Training", "3/40", "0.25", "0.5", "2/6", "12m"]
     header, row = kubectl("get", "swerl", job, "-n", namespace, "-o", "wide").stdout.splitlines()
-    assert header.split()[8:] == ["TOKENS/S", "GRADING", "ATTEMPT", "RAYCLUSTER"]
+    assert header.split()[9:] == ["TOKENS/S", "GRADING", "ATTEMPT", "RAYCLUSTER"]
     assert row.split()[8:] == ["431.5", "7"]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from swerl_agent.sandbox import (
+    ClaimEnded,
     ImagePullFailed,
     NotIsolated,
     NotReady,
@@ -154,7 +155,7 @@ async def test_deleted_group_ends_the_claim(declare: Any, client: KubeClient) ->
     running = asyncio.create_task(session.run("sleep 300", timeout=400))
     await asyncio.sleep(1)
     await group.delete()
-    with pytest.raises((PodGone, asyncio.CancelledError)):
+    with pytest.raises((ClaimEnded, PodGone, asyncio.CancelledError)):
         await asyncio.wait_for(running, 60)
 
 

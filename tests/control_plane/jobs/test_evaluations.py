@@ -55,5 +55,5 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     assert all("min(high" in row["model_patch"] for row in predictions.values())
     kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)
     header, row = kube.kubectl("get", KIND, name).splitlines()
-    assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "AGE"]
+    assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "REASON", "AGE"]
     assert row.split()[1:6] == ["Complete", "4/4", "2", "0.5", "0"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from swerl_agent import RELEASE
+
 from images.__main__ import select_images
 from images.catalogue import BASES, project_images
 
@@ -27,3 +29,7 @@ def test_every_image_builds_on_an_earlier_one() -> None:
     for image in project_images():
         assert image.parent in names, image.name
         names.add(image.name)
+
+
+def test_images_have_the_release_as_a_tag() -> None:
+    assert {image.tags for image in project_images()} == {(RELEASE,)}
