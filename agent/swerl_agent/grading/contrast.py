@@ -10,7 +10,7 @@ holds is random; a test that must fail has to be reported as failed, not to be a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -41,6 +41,7 @@ ALTERED = 3  # of them that one run alters
 KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
 SEARCHED = 100  # of PASS_TO_PASS for these
 COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, as the reference fix took for them
+FEWEST_COPIES = 4  # that a run has even so
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
 COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")
 SeenOutcome = Literal["passed", "failed", "absent"]
@@ -249,22 +250,25 @@ def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) 
     tests = [*rng.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
     targets = {**files.targets, **files.kept}
     chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], rng)]
-    return files.altered(_within_copy_budget(chosen, calibration.copy_seconds, rng), rng)
+    return files.altered(
+        _within_copy_budget(chosen, [targets[test] for test in deciding], calibration.copy_seconds, rng), rng
+    )
 
 
 def _within_copy_budget(
-    chosen: Sequence[tuple[Target, Alteration]], copy_seconds: float, rng: random.Random
+    chosen: Sequence[tuple[Target, Alteration]], deciding: Collection[Target], copy_seconds: float, rng: random.Random
 ) -> list[tuple[Target, Alteration]]:
-    """Without copies that would take too long: one that must pass, one that must fail, and a random part of the others
-    stay."""
+    """Without copies that would take too long: a random one that must pass stays, then those that must fail, those of
+    `deciding` tests first, then the others; at least FEWEST_COPIES."""
     copies = [each for each in chosen if each[1].place]
-    room = int(COPIES_SECONDS / copy_seconds) if copy_seconds else len(copies)
+    room = max(FEWEST_COPIES, int(COPIES_SECONDS / copy_seconds)) if copy_seconds else len(copies)
     if room >= len(copies):
         return list(chosen)
-    kinds = [[each for each in copies if each[1].passes is passes] for passes in (True, False)]
-    kept = [rng.choice(kind) for kind in kinds if kind]
-    others = [each for each in copies if each not in kept]
-    kept += rng.sample(others, min(len(others), max(0, room - len(kept))))
+    copies = rng.sample(copies, len(copies))
+    first = [each for each in copies if each[1].passes][:1]
+    others = [each for each in copies if each not in first]
+    others.sort(key=lambda each: (each[1].passes, each[0] not in deciding))
+    kept = [*first, *others][:room]
     return [each for each in chosen if each in kept or not each[1].place]
 
 

@@ -28,21 +28,31 @@ class FileError(SandboxError):
 class FileMissing(FileError):
     """The path does not exist."""
 
+    code = "file_missing"
+
 
 class PathIsDirectory(FileError):
     """The path is a directory."""
+
+    code = "path_is_directory"
 
 
 class NotAFile(FileError):
     """The path is a pipe, a socket or a device."""
 
+    code = "not_a_file"
+
 
 class AccessDenied(FileError):
     """The image's user may not read or write the path, or its file system is read-only."""
 
+    code = "access_denied"
+
 
 class FileTooLarge(FileError):
     """The file exceeds the limit, which is the same for reads and writes."""
+
+    code = "file_too_large"
 
 
 class HandshakeFailed(SandboxError):
@@ -104,6 +114,8 @@ class SandboxLost(SandboxError):
 
 class ClaimEnded(SandboxLost):
     """The sandbox was used after its claim, or its session, has ended."""
+
+    code = "claim_ended"
 
 
 class PodGone(SandboxLost):

@@ -44,7 +44,7 @@ async def test_model_unknown_to_the_server_starts_no_sample(tasks: Path, capsys:
         assert await asyncio.to_thread(main, eval_command(tasks, server.url, "--model", "policy-8b")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"swerl: {server.url} does not serve model 'policy-8b' but {MODEL}; choose one with --model")
-    assert list((tasks.parent / "out").iterdir()) == [], "a run with the right name can use this folder"
+    assert not (tasks.parent / "out").exists()
 
 
 async def test_refused_key_starts_no_sample(
@@ -116,7 +116,7 @@ async def test_engine_of_another_model_starts_no_sample(
         assert await asyncio.to_thread(main, [*command, "--api", "generate"]) == 2
         line = capsys.readouterr().err.splitlines()[-1]  # after what transformers says when it is imported
         assert line.startswith(f"swerl: {url} serves /models/policy-8b, not org/policy-7b; ask another server")
-        assert list((tasks.parent / "out").iterdir()) == []
+        assert not (tasks.parent / "out").exists()
         file = evaluation_file(shards=1).model_copy(update={"engine": url, "tokenizer": str(tokenizer)})
         endpoint = file.spec.model.endpoint
         assert endpoint is not None

@@ -92,7 +92,7 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
     assert len(found) == len(outcomes(tmp_path, SOURCE)) == 9
 
 
-@pytest.mark.parametrize("twin_place", ["beside", "class", "file"])
+@pytest.mark.parametrize("copy_place", ["beside", "class", "file"])
 def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, copy_place: CopyPlace) -> None:
     source = TestSource(SOURCE)
     edits, passing, failing_ones = [], [], []

@@ -9,6 +9,7 @@ import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.contrast import (
     COPIES_SECONDS,
+    FEWEST_COPIES,
     Alteration,
     AlteredRun,
     Calibration,
@@ -96,18 +97,30 @@ def copies(run: AlteredRun | None) -> list[Alteration]:
     return [each.alteration for each in run.expected if each.alteration.place]
 
 
-def test_copies_of_slow_tests_are_one_that_must_pass_and_one_that_must_fail(files: TestFiles) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_of_slow_tests_are_few_and_most_must_fail(files: TestFiles, seed: int) -> None:
     quick, slow = calibration_of(files, 0.0), calibration_of(files, 1000.0)
     assert slow.copy_seconds > COPIES_SECONDS
     assert Calibration.from_json(slow.as_json()) == slow
-    assert len(copies(contrasting(files, quick, random.Random(1)))) > 2
-    run = contrasting(files, slow, random.Random(1))
-    assert sorted(each.passes for each in copies(run)) == [False, True]
-    assert run and len(run.expected) == 4  # the copies, and both tests themselves
+    assert len(copies(contrasting(files, quick, random.Random(seed)))) > FEWEST_COPIES
+    run = contrasting(files, slow, random.Random(seed))
+    assert sorted(each.passes for each in copies(run)) == [False] * (FEWEST_COPIES - 1) + [True]
+    assert run and len(run.expected) == FEWEST_COPIES + 2  # the copies, and both tests themselves
+
+
+def test_each_value_of_a_deciding_test_is_changed_in_some_copy_of_slow_tests(files: TestFiles) -> None:
+    slow = calibration_of(files, 1000.0)
+    (deciding,) = files.targets
+    values = {each.change.rpartition(":")[0] for each in slow.usable[deciding] if each.change.startswith("value")}
+    for seed in range(20):
+        run = contrasting(files, slow, random.Random(seed))
+        assert run
+        found = {each.alteration.change.rpartition(":")[0] for each in run.expected if each.target == deciding}
+        assert values and values <= found
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_only_twins_fail_before_their_end(files: TestFiles, seed: int) -> None:
+def test_only_copies_fail_before_their_end(files: TestFiles, seed: int) -> None:
     run = contrasting(files, calibration_of(files, 0.0), random.Random(seed))
     assert run and {each.alteration.change for each in run.expected if not each.alteration.place} == {"end"}
     assert any(each.change.startswith("value") for each in copies(run))
