@@ -98,13 +98,16 @@ def copies(run: AlteredRun | None) -> list[Alteration]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_of_slow_tests_are_few_and_most_must_fail(files: TestFiles, seed: int) -> None:
+def test_copies_of_slow_tests_are_few_and_keep_those_that_must_fail(files: TestFiles, seed: int) -> None:
     quick, slow = calibration_of(files, 0.0), calibration_of(files, 1000.0)
     assert slow.copy_seconds > COPIES_SECONDS
     assert Calibration.from_json(slow.as_json()) == slow
-    assert len(copies(contrasting(files, quick, random.Random(seed)))) > FEWEST_COPIES
+    all_copies = copies(contrasting(files, quick, random.Random(seed)))
+    assert len(all_copies) > FEWEST_COPIES
     run = contrasting(files, slow, random.Random(seed))
-    assert sorted(each.passes for each in copies(run)) == [False] * (FEWEST_COPIES - 1) + [True]
+    must_fail = min(FEWEST_COPIES - 1, sum(not each.passes for each in all_copies))
+    assert must_fail and sum(not each.passes for each in copies(run)) == must_fail
+    assert len(copies(run)) == FEWEST_COPIES
     assert run and len(run.expected) == FEWEST_COPIES + 2  # the copies, and both tests themselves
 
 
