@@ -72,16 +72,33 @@ def write_artifacts(
 
     They replace the episode's live file. `meta` is added to the episode's data in both JSON files (sampling parameters,
     step, reward; no reward is None); `audit` what the audit found in it, looked for here if not given. The verdict
-    names the rules of what was found,
-    also that of an agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and
-    `verdict` do, under the names that other readers know. `ended`: nanoseconds since 1970, if not now. Raises OSError
-    when the disk refuses.
+    names the rules of what was found, also that of an agent that left no patch to grade. `group_index` and
+    `eval_result` say again what `group` and `verdict` do, under the names that other readers know. `ended`: nanoseconds
+    since 1970, if not now. Raises OSError when the disk refuses.
     """
     folder = directory / artifact_name(episode, ended)
     folder.mkdir(parents=True)
     found = findings(executed(episode.steps)) if audit is None else audit
+    info = _info(episode, verdict, found) | dict(meta or {})
+    trajectory = {
+        "trajectory_format": TRAJECTORY_FORMAT,
+        "info": info,
+        "messages": episode.messages,
+        "step_debug": episode.steps,
+        "segments": [asdict(segment) for segment in episode.segments],
+    }
+    files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
+    if episode.patch is not None:
+        files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
+    write_atomic({folder / name: [files[name]] for name in sorted(files)}, durable=False)
+    remove_live_file(live_path(directory, episode))
+    return folder
+
+
+def _info(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any]:
+    """What both JSON files say of the episode."""
     public = _public_verdict(episode, verdict, found)
-    info = {
+    return {
         "instance_id": episode.instance_id,
         "group": episode.group,
         "group_index": episode.group,
@@ -105,21 +122,7 @@ def write_artifacts(
         "timings": episode.timings,
         "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),
-        **(meta or {}),
     }
-    trajectory = {
-        "trajectory_format": TRAJECTORY_FORMAT,
-        "info": info,
-        "messages": episode.messages,
-        "step_debug": episode.steps,
-        "segments": [asdict(segment) for segment in episode.segments],
-    }
-    files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
-    if episode.patch is not None:
-        files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
-    write_atomic({folder / name: [files[name]] for name in sorted(files)}, durable=False)
-    remove_live_file(live_path(directory, episode))
-    return folder
 
 
 def _public_verdict(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any] | None:
