@@ -14,24 +14,19 @@ from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
 from .command import Group, Options, keeps
-from .model import check_model_options, chosen_agent, model_name, model_options
+from .model import check_model_options, chosen_agent, model_name
+from .option_sets import run_samples_options
 from .options import (
-    agent_options,
     agent_spec,
-    cluster_options,
     open_client,
     prompts_text,
-    sampling_options,
 )
-from .output import output_format_option, print_result
+from .output import print_result
 from .pod_options import (
-    grading_options,
     grading_settings,
-    pod_options,
-    sandbox_options,
     sandbox_settings,
 )
-from .task_options import chosen_tasks, path_argument, task_options
+from .task_options import chosen_tasks, path_argument
 from .values import PATH
 
 command = Group("episode", help="Run and grade one episode.")
@@ -42,15 +37,7 @@ command = Group("episode", help="Run and grade one episode.")
 @click.option("--task", required=True, metavar="ID", help="instance_id")
 @click.option("--output", type=PATH, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
 @click.option("--job", default="swerl-cli", help="job label of created objects (default swerl-cli)")
-@model_options
-@agent_options()
-@sampling_options
-@task_options
-@pod_options
-@sandbox_options
-@grading_options("grading-")
-@output_format_option
-@cluster_options
+@run_samples_options
 @keeps("artifacts of the episode so far are in the folder of --output")
 async def run_one(options: Options) -> int:
     """Run and grade; 0 when the task is resolved, 2 when a template fails, 3 when infrastructure fails, else 1."""

@@ -35,24 +35,19 @@ from swerl_agent.tasks.selection import shard_slice
 
 from .command import Group, Options, resumes, runs
 from .folders import new_folder
-from .model import CHAT, check_model_options, chosen_agent, model_name, model_options
+from .model import CHAT, check_model_options, chosen_agent, model_name
+from .option_sets import run_samples_options
 from .options import (
-    agent_options,
     agent_spec,
-    cluster_options,
     open_client,
     prompts_text,
-    sampling_options,
 )
 from .output import output_format_option, print_result
 from .pod_options import (
-    grading_options,
     grading_settings,
-    pod_options,
-    sandbox_options,
     sandbox_settings,
 )
-from .task_options import chosen_tasks, path_argument, task_options
+from .task_options import chosen_tasks, path_argument
 from .values import INTEGER, PART, PATH, POSITIVE, checked
 
 SAMPLE_OPTIONS = (  # how a sample is run
@@ -96,15 +91,7 @@ command = Group(
 @click.option("--redo", type=click.Choice(["unresolved", "all"]), help="repeat these samples once")
 @click.option("--model-name", help="name in predictions and summary (default: --model or the tokenizer folder)")
 @click.option("--job", default="swerl-eval", help="job label of created objects (default swerl-eval)")
-@model_options
-@agent_options()
-@sampling_options
-@task_options
-@pod_options
-@sandbox_options
-@grading_options("grading-")
-@output_format_option
-@cluster_options
+@run_samples_options
 @resumes
 async def run_evaluation(options: Options) -> int:
     """0 when every sample has a result, 1 when infrastructure or a template ended some."""

@@ -19,10 +19,11 @@ from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
 from .command import Options, require_one, resumes
-from .options import cluster_options, open_client
-from .output import output_format_option, print_progress, print_result
-from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
-from .task_options import TASKS, chosen_tasks, known_ids, task_options
+from .option_sets import grade_patches_options
+from .options import open_client
+from .output import print_progress, print_result
+from .pod_options import grading_settings, pod_settings
+from .task_options import TASKS, chosen_tasks, known_ids
 from .values import PATH
 
 GOLD = "gold"  # model name of reference fixes, as in the SWE-bench harness
@@ -48,12 +49,7 @@ JOB = "swerl-grade"  # job label of created objects
     help=f"folder of cached verdicts; may be shared (default OUTPUT/{VERDICTS})",
 )
 @click.option("--redo", is_flag=True, help="repeat gradings that have a report or a cached verdict")
-@task_options
-@jobs_option
-@grading_options()
-@pod_options
-@output_format_option
-@cluster_options
+@grade_patches_options
 @resumes
 async def command(options: Options) -> int:
     """Print a line for each verdict, then the counts.

@@ -24,10 +24,11 @@ from swerl_agent.tasks.row_files import QUARANTINE
 
 from .command import Options, resumes
 from .folders import new_folder
-from .options import cluster_options, open_client
-from .output import output_format_option, print_progress, print_result
-from .pod_options import grading_options, grading_settings, jobs_option, pod_options, pod_settings
-from .task_options import chosen_tasks, paths_argument, task_options
+from .option_sets import grade_patches_options
+from .options import open_client
+from .output import print_progress, print_result
+from .pod_options import grading_settings, pod_settings
+from .task_options import chosen_tasks, paths_argument
 from .values import PATH, POSITIVE
 
 JOB = "swerl-tasks-check"  # job label of created objects
@@ -39,12 +40,7 @@ LOGS = "logs"
 @paths_argument
 @click.option("--repeat", type=POSITIVE, default=1, help="runs of each patch, to find flaky tests (default 1)")
 @click.option("--output", type=PATH, default=Path("tasks-check"), help="folder for runs and quarantine (./tasks-check)")
-@task_options
-@jobs_option
-@grading_options()
-@pod_options
-@output_format_option
-@cluster_options
+@grade_patches_options
 @resumes
 async def check_tasks(options: Options) -> int:
     """Print a line for each task, then the counts. Exit codes: 1 some task is unfit, 3 some task is undecided."""
