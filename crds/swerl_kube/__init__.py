@@ -26,8 +26,10 @@ from .refusals import newest_event, pod_refusal
 from .retry_after import parse_retry_after, pause_after
 from .transport import ClientOptions, Json
 from .watch import Event
+from .write_retry import WRITE_RETRY, WriteRetry, retry_write
 
 __all__ = [
+    "WRITE_RETRY",
     "ApiError",
     "BadRequest",
     "ClientOptions",
@@ -53,9 +55,11 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "WriteRetry",
     "newest_event",
     "parse_retry_after",
     "pause_after",
     "pod_refusal",
     "resource_path",
+    "retry_write",
 ]

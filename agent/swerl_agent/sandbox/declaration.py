@@ -11,35 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from swerl_kube import Conflict, KubeClient, KubeError, Unavailable, pause_after
+from swerl_kube import WRITE_RETRY, Conflict, KubeClient, KubeError, WriteRetry, retry_write
 
 from .watch import GROUP_API, GROUPS
 
 Json = dict[str, Any]
-T = TypeVar("T")
 ANNOTATION = "swerl.dev/declaration"  # annotation of a SweSandbox, different for each declaration
 UNDO_SECONDS = 5.0  # a cancelled declaration waits this long for the server's response, to delete the group
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class WriteRetry:
-    """How long and how often a write is retried; in seconds."""
-
-    window: float = 60.0
-    first_pause: float = 0.25  # between two attempts; doubled each time
-    longest_pause: float = 4.0
-
-
-WRITE_RETRY = WriteRetry()
 
 
 async def declare(client: KubeClient, namespace: str, body: Json, retry: WriteRetry = WRITE_RETRY) -> Json:
@@ -74,7 +58,7 @@ async def remove(
         await client.delete(api, resource, namespace, name, grace_seconds=grace_seconds, uid=uid)
 
     with suppress(Conflict):
-        await _retried(delete, retry)
+        await retry_write(delete, retry)
 
 
 async def delete_best_effort(removal: Awaitable[None]) -> None:
@@ -102,18 +86,4 @@ async def _create_once(client: KubeClient, namespace: str, body: Json, retry: Wr
         finally:
             attempted = True
 
-    return await _retried(create, retry)
-
-
-async def _retried(write: Callable[[], Awaitable[T]], retry: WriteRetry) -> T:
-    """The result of `write`, retried while the server is unreachable, fails or throttles."""
-    deadline, pause = time.monotonic() + retry.window, retry.first_pause
-    while True:
-        try:
-            return await write()
-        except Unavailable as error:
-            wait = pause_after(error, pause * random.uniform(0.5, 1.0))
-            if time.monotonic() + wait > deadline:
-                raise
-        await asyncio.sleep(wait)
-        pause = min(2 * pause, retry.longest_pause)
+    return await retry_write(create, retry)

@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from swerl_agent.sandbox.declaration import WriteRetry, declare, remove
-from swerl_kube import ApiError, Conflict, KubeError, ServerError, Throttled, Unreachable
+from swerl_agent.sandbox.declaration import declare, remove
+from swerl_kube import ApiError, Conflict, KubeError, ServerError, Throttled, Unreachable, WriteRetry
 
 Json = dict[str, Any]
 BODY = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"image": "i"}}
@@ -45,7 +45,6 @@ class Server:
             raise Conflict("DELETE", 409, "Conflict", "the UID in the precondition does not match")
         del self.kept[name]
         self._end()
-        return True
         return True
 
     async def _begin(self) -> None:
