@@ -15,7 +15,8 @@ from swerl_api import Resources
 from swerl_kube import KubeClient, NotFound
 
 from swerl_agent.sandbox import CommandResult, Sandbox
-from swerl_agent.sandbox.terminal import attach
+from swerl_agent.sandbox.streamed import run_streamed
+from swerl_agent.sandbox.terminal import attach, write_all
 
 from .command import Group, Options, keeps, require_one, runs, together
 from .options import cluster_options, open_client
@@ -24,7 +25,7 @@ from .pod_options import PULL_POLICIES, egress_option, pull_option
 from .values import QUANTITY, SECONDS
 
 LIST_SANDBOXES = "`swerl sandbox ls` lists sandbox Pods; Pods of SweSandbox NAME are swesb-NAME-0, ..."
-
+TIMED_OUT = 124  # exit code, as that of coreutils' timeout
 
 command = Group(
     "sandbox",
@@ -57,19 +58,29 @@ new_sandbox_options = together(
 @new_sandbox_options
 @keeps("the command was stopped and its sandbox is deleted")
 async def run_command(options: Options) -> int:
-    """Print the command's output; its exit code, 124 after a timeout."""
+    """Print the command's output as it arrives (with `-o json` at the end); its exit code, 124 after a timeout."""
     async with open_client(options) as client, AsyncExitStack() as stack:
         [sandbox] = await _claimed(stack, client, options)
-        result = await sandbox.run(_shell_command(options.words), timeout=options.timeout, max_output=64 << 20)
-    if is_json(options):
-        print_result(options, _document(result))
-    else:
-        sys.stdout.buffer.write(result.stdout)
-        sys.stderr.buffer.write(result.stderr)
-    if result.timed_out:
+        code = await (_run_reported if is_json(options) else _run_streamed)(client, sandbox, options)
+    if code is None:
         print(f"swerl: stopped after {options.timeout:.0f} s", file=sys.stderr)
-        return 124
-    return result.exit_code
+    return TIMED_OUT if code is None else code
+
+
+async def _run_reported(client: KubeClient, sandbox: Sandbox, options: Options) -> int | None:
+    """Print exit code and outputs as one document; the exit code, None after a timeout."""
+    result = await sandbox.run(_shell_command(options.words), timeout=options.timeout, max_output=64 << 20)
+    print_result(options, _document(result))
+    return None if result.timed_out else result.exit_code
+
+
+async def _run_streamed(client: KubeClient, sandbox: Sandbox, options: Options) -> int | None:
+    """Print outputs as they arrive; the exit code, None after a timeout."""
+    namespace, command = options.namespace or client.namespace, _shell_command(options.words)
+    try:
+        return await run_streamed(client, namespace, sandbox.name, command, timeout=options.timeout, write=write_all)
+    except TimeoutError:
+        return None
 
 
 @command.command(

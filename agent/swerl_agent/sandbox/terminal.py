@@ -50,7 +50,7 @@ async def _relay(channel: ExecChannel, source: int, target: int) -> int:
     senders = [asyncio.create_task(_send(channel, typed)), asyncio.create_task(_follow_size(channel, resized, target))]
     try:
         while (data := await channel.receive()) is not None:
-            await asyncio.to_thread(_write, target, data.payload)
+            await asyncio.to_thread(write_all, target, data.payload)
     finally:
         loop.remove_reader(source)
         loop.remove_signal_handler(signal.SIGWINCH)
@@ -96,7 +96,8 @@ def _size(terminal: int) -> tuple[int, int]:
         return 80, 24
 
 
-def _write(target: int, data: bytes) -> None:
+def write_all(target: int, data: bytes) -> None:
+    """Write `data` to the descriptor `target`."""
     while data:
         data = data[os.write(target, data) :]
 

@@ -45,6 +45,24 @@ def test_run_is_stopped_for_its_time(cli: Callable[..., list[str]]) -> None:
     assert "stopped after 1 s" in done.stderr
 
 
+def test_output_is_printed_while_the_command_runs(cli: Callable[..., list[str]]) -> None:
+    command = cli("run", IMAGE, "echo begun; cat; sleep 4; echo over")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        first = time.monotonic()
+        assert process.stdout.readline() == "over\n"
+        assert time.monotonic() - first > 3 and process.wait(120) == 0
+
+
+def test_command_that_ends_its_own_sandbox_is_a_lost_sandbox(cli: Callable[..., list[str]]) -> None:
+    command = cli("run", IMAGE, "echo begun; kill -9 1; kill 1; sleep 60")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("begun\n", 3)
+    assert "ended" in done.stderr
+
+
 def run_on_terminal(command: list[str], keys: bytes) -> tuple[int, str]:
     """Exit code of a shell on a terminal of 40 lines and 100 columns, and all it showed."""
     terminal, child_terminal = os.openpty()
