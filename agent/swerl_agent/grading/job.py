@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
 from swerl_kube import KubeClient, KubeError, NotFound, pause_after, pod_refusal
 from swerl_kube.pod_loss import EXEC_FORMAT, FOREIGN_REMEDY, exceeded_storage
+
+from swerl_agent.sandbox.waits import reported
 
 from .framing import Framer, Malformed, Report
 from .pods import PodState, PodWatch, follow_log
@@ -114,25 +117,36 @@ async def _outcome(
 ) -> JobRun:
     """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
     reader = _LogReader(client, namespace)
-    image = ""
+    image, seen = "", None
+    start = AsyncExitStack()
     try:
-        has_pod = False
+        await start.enter_async_context(reported(lambda: _waits_for(namespace, name, seen)))
         while True:
-            state = await reader.report_or(states.get() if has_pod else _first_state(client, namespace, name, states))
-            has_pod = True
+            state = await reader.report_or(states.get() if seen else _first_state(client, namespace, name, states))
             if isinstance(state, Report):
                 return JobRun(state, image)
             if isinstance(state, KubeError):
                 raise Infrastructure(f"the watch of grading Pods ended: {state}")
-            image = state.image or image
+            seen, image = state, state.image or image
             if state.started:
+                await start.aclose()
                 reader.start(state.name)
             if state.ended:
                 return JobRun(await _final_outcome(reader, state), image)
             if state.reason in STUCK:
                 raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
     finally:
+        await start.aclose()
         reader.stop()
+
+
+def _waits_for(namespace: str, job: str, state: PodState | None) -> str:
+    """Why a grading has not begun, for a person who waits."""
+    if state is None:
+        return f"grading Job {namespace}/{job} waits: it has no Pod yet"
+    return f"grading Pod {namespace}/{state.name} waits: {state.reason or 'no status yet'}: {state.message}".rstrip(
+        ": "
+    )
 
 
 async def _first_state(

@@ -40,24 +40,22 @@ class PodState:
         state: dict[str, Any] = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         failed = status.get("phase") in ("Failed", "Succeeded")
-        reasons = [status.get("reason"), ended.get("reason"), waiting.get("reason"), _unschedulable(status)]
-        reason = next((text for text in reasons if text), "")
-        messages = [status.get("message"), ended.get("message"), waiting.get("message")]
+        sources = [status, ended, waiting, _not_scheduled(status)]
+        reason = next((text for source in sources if (text := source.get("reason"))), "")
         return cls(
             name=pod["metadata"]["name"],
             image=container.get("imageID") or "",
             started=bool(state.get("running") or ended),
             ended=deleted or failed or bool(ended),
             reason="Deleted" if deleted and not reason else reason,
-            message=next((text for text in messages if text), ""),
+            message=next((text for source in sources if (text := source.get("message"))), ""),
         )
 
 
-def _unschedulable(status: dict[str, Any]) -> str:
-    for condition in status.get("conditions") or []:
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("reason") or "")
-    return ""
+def _not_scheduled(status: dict[str, Any]) -> dict[str, Any]:
+    """The condition of a Pod that no node has taken; empty for any other."""
+    conditions = status.get("conditions") or []
+    return next((c for c in conditions if c.get("type") == "PodScheduled" and c.get("status") == "False"), {})
 
 
 class PodWatch:
