@@ -22,12 +22,12 @@ OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training samples bundled_tasks evaluations)
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
-BENCHES := setup context exec grading claims sandbox agent scale demo bare
+BENCHES := setup context exec grading claims sandbox agent trainer scale demo bare
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -129,6 +129,9 @@ bench-demo: venv ## run the demo with three seeds, measure grading and exec; tab
 
 bench-agent: venv ## measure the agent's share of a turn, many episodes, grading, context, agreement with swebench
 	@$(PYTHON) -m tests.bench.agent_bench
+
+bench-trainer: venv ## measure packing, driver, checkpoints, weight updates and the plan, on CPU
+	@$(PYTHON) -m images trainer -- env QUICK=$(QUICK) python -m tests.bench.trainer_bench
 
 bench-scale: venv cluster ## measure the operator with ten thousand sandboxes on KWOK nodes
 	@$(PYTHON) -m tests.bench.scale_bench

@@ -28,6 +28,13 @@ from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
 RAY_START = Path(__file__).parents[3] / "trainer" / "swerl_trainer" / "ray_start"
+RAY_ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",  # a cluster for one test needs no token in the home folder
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_niceness": "0",  # not behind everything else on this machine
+    "PYTHONPATH": os.pathsep.join([str(RAY_START), *filter(None, sys.path)]),
+}
 TASKS = 5
 PROMPTS = Prompts("You fix code.", "{{ task }}", "One command, please.", "{{ output.output }}")
 PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{mark}\n"
@@ -165,14 +172,7 @@ def local_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """A Ray cluster of this machine with the custom resources of the Ray Pods, and this process connected to it."""
     import ray
 
-    environment = {
-        "RAY_AUTH_MODE": "disabled",  # a cluster for one test needs no token in the home folder
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": "300",
-        "RAY_worker_niceness": "0",  # not behind everything else on this machine
-        "PYTHONPATH": os.pathsep.join([str(RAY_START), *filter(None, sys.path)]),
-    }
-    for name, value in environment.items():
+    for name, value in RAY_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # a short path: sockets lie in it
         cluster = start_ray(Path(folder))
@@ -200,8 +200,8 @@ class RayCluster:
         self.process.wait()
 
 
-def start_ray(folder: Path) -> RayCluster:
-    """A head node on free ports; returns when it takes connections."""
+def start_ray(folder: Path, *, engines: int = 1) -> RayCluster:
+    """A head node on free ports, with room for `engines`; returns when it takes connections."""
     port, agent, listen, environment, export = (free_port("127.0.0.1") for _ in range(5))
     log = folder / "start.log"
     with log.open("wb") as sink:
@@ -212,7 +212,7 @@ def start_ray(folder: Path) -> RayCluster:
                 *(f"--runtime-env-agent-port={environment}", f"--metrics-export-port={export}"),
                 *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
                 *("--object-store-memory=100000000", f"--temp-dir={folder}"),
-                '--resources={"train": 1, "engine": 1, "rollout": 1}',
+                f'--resources={{"train": 1, "engine": {engines}, "rollout": 1}}',
             ],
             stdout=sink,
             stderr=subprocess.STDOUT,

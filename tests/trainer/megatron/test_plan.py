@@ -26,13 +26,18 @@ from tests.ports import free_port
 
 MEASURED = Path(__file__).with_name("measured.py")
 TOKENS = 128  # of a micro-batch
+PHASES = ("load", "step", "save")
 LAYOUTS: dict[str, dict[str, int]] = {"data": {}, "tensor": {"tensor_parallel": 2}}
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose weights outweigh what a process has besides: 75 million parameters."""
-    folder = tmp_path_factory.mktemp("model")
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+def write_model(folder: Path) -> Path:
+    """A random Qwen3 in Hugging Face format."""
     architecture: Any = Qwen3ForCausalLM
     config = Qwen3Config(
         vocab_size=4096,
@@ -87,15 +92,24 @@ def test_planned_parameters_are_those_of_the_tensors(family: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_ranks_hold_what_the_plan_says(name: str, model: Path, tmp_path: Path) -> None:
+    for what, error in deviations(name, model, tmp_path).items():
+        assert abs(error) <= (0.1 if what[1] in PHASES else 0.01), what
+
+
+def deviations(name: str, model: Path, folder: Path) -> dict[tuple[int, str], float]:
+    """What two ranks hold against what the plan says, as relative errors by rank and phase, or part of a step."""
     trainer = TrainerSpec(image="t", replicas=2, max_tokens_per_gpu=TOKENS, **LAYOUTS[name])
     config = RankConfig(str(model), "float32", trainer, AlgorithmSpec())
     settings = TrainingSettings(4, TOKENS, "none", offload=False, colocate=False, reference=False)
     planned = rank_memory(read_shape(model), Layout.of(trainer), settings)
-    for measured in ranks(tmp_path, {"config": config, "batch": batch()}):
-        for part, size in measured["held"].items():
-            assert size == pytest.approx(planned["step"].host[part], rel=0.01), part
-        for phase, peak in measured["peaks"].items():
-            assert peak == pytest.approx(planned[phase].host_bytes - CPU_PROCESS, rel=0.1), phase
+    sizes = {part: float(planned["step"].host[part]) for part in ("weights", "gradients", "optimizer")}
+    sizes |= {phase: float(planned[phase].host_bytes - CPU_PROCESS) for phase in PHASES}
+    reports = ranks(folder, {"config": config, "batch": batch()})
+    return {
+        (number, what): size / sizes[what] - 1
+        for number, report in enumerate(reports)
+        for what, size in (report["held"] | report["peaks"]).items()
+    }
 
 
 def ranks(folder: Path, job: dict[str, Any]) -> list[dict[str, Any]]:
