@@ -1,7 +1,7 @@
 """The trainer on CPU: packing, the driver's share of a step, checkpoints, weight updates, and the plan's memory.
 
-It runs in the trainer's image (`make bench-trainer`), each part in a process of its own. QUICK=1 runs fewer rounds and
-steps.
+It runs in the trainer's image (`make bench-trainer`), each part in a process of its own. Arguments: the parts to run,
+by default all. QUICK=1 runs fewer rounds and steps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from tests.bench.figures import QUICK, Figure, conclude
 from tests.ports import free_port
 
 MODEL = Path(__file__).parents[2] / "tiny_model" / "model"
-SEQUENCES, CONTEXT, BUDGET = (
-    32,
-    512,
-    4096,
-)  # of a step of the demo: episodes, agent.contextTokens, trainer.maxTokensPerGpu
+# Of a step of the demo: episodes, agent.contextTokens, trainer.maxTokensPerGpu.
+SEQUENCES, CONTEXT, BUDGET = 32, 512, 4096
 ROUNDS = 2 if QUICK else 5  # of packed and padded steps in turn; the fastest counts
 STEPS = 4 if QUICK else 8  # of the job
 SEED = 5
@@ -31,12 +28,12 @@ SEED = 5
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        found = [figure for part in PARTS for figure in _in_a_process(part, Path(folder))]
+        found = [figure for part in sys.argv[1:] or PARTS for figure in _in_a_process(part, Path(folder))]
     return conclude(found)
 
 
 def _in_a_process(part: str, folder: Path) -> list[Figure]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.bench.trainer_bench", part, str(folder / part)]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.bench.trainer_bench", "--part", part, str(folder / part)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return [Figure(**figure) for figure in json.loads(output.splitlines()[-1])]
 
@@ -93,6 +90,13 @@ def job(folder: Path) -> list[dict[str, Any]]:
     return shares_of_a_job(folder, MODEL, steps=STEPS, context=CONTEXT, budget=BUDGET)
 
 
+def asynchrony(folder: Path) -> list[dict[str, Any]]:
+    """Steps per hour of a job whose sandboxes have a long tail: synchronous, one step ahead, and asynchronous."""
+    from tests.bench.asynchrony import steps_per_hour
+
+    return steps_per_hour(folder, MODEL, quick=QUICK)
+
+
 def plan(folder: Path) -> list[dict[str, Any]]:
     """The largest difference between a rank's memory in a phase and the plan's."""
     from tests.trainer.megatron.test_plan import LAYOUTS, deviations, write_model
@@ -107,10 +111,10 @@ def plan(folder: Path) -> list[dict[str, Any]]:
     return [{"name": "plan_error_largest", "ours": max(map(abs, errors)), "goal": 0.10}]
 
 
-PARTS = {"packing": packing, "job": job, "plan": plan}
+PARTS = {"packing": packing, "job": job, "asynchrony": asynchrony, "plan": plan}
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(PARTS[sys.argv[1]](Path(sys.argv[2]))))
+    if "--part" in sys.argv:
+        print(json.dumps(PARTS[sys.argv[2]](Path(sys.argv[3]))))
         sys.exit(0)
     sys.exit(main())

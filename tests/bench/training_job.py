@@ -27,7 +27,6 @@ ENGINES = 2
 
 def shares_of_a_job(folder: Path, model: Path, *, steps: int, context: int, budget: int) -> list[dict[str, Any]]:
     """The job's figures, without its first step, in which processes warm up."""
-    folder.mkdir()
     document = job_document(
         algorithm={"steps": steps, "promptsPerStep": 4, "groupSize": 8, "minibatches": 2, "lr": 1e-5},
         agent={"stepLimit": 4, "contextTokens": context, "maxTokensPerTurn": 48},
@@ -35,23 +34,30 @@ def shares_of_a_job(folder: Path, model: Path, *, steps: int, context: int, budg
         rollout={"engines": ENGINES},
         evaluation=None,
     )
+    return _figures(run_job(folder, model, document, LocalSandboxes(), engines=ENGINES))
+
+
+def run_job(
+    folder: Path, model: Path, document: dict[str, Any], sandboxes: LocalSandboxes, *, engines: int
+) -> list[dict[str, Any]]:
+    """Train `document` in `folder` to its end; the metrics of all steps, each with the time at which it was written."""
+    folder.mkdir()
     (folder / "job.json").write_text(json.dumps(document))
     job = Job.read(folder / "job.json", Paths(model, folder / "tasks", folder / "held-out", folder / "output"))
     os.environ.update(RAY_ENVIRONMENT)
     with tempfile.TemporaryDirectory(prefix="ray-") as sockets:  # a short path
-        cluster = start_ray(Path(sockets), engines=ENGINES)
+        cluster = start_ray(Path(sockets), engines=engines)
         try:
             ray.init(address=f"127.0.0.1:{cluster.port}", log_to_driver=False)
-            asyncio.run(_train(job))
+            asyncio.run(_train(job, sandboxes))
             ray.shutdown()
         finally:
             cluster.stop()
-    return _figures([row for row in rows(job.folder / "metrics.jsonl") if row["kind"] == "step"])
+    return [row for row in rows(job.folder / "metrics.jsonl") if row["kind"] == "step"]
 
 
-async def _train(job: Job) -> None:
+async def _train(job: Job, sandboxes: LocalSandboxes) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        sandboxes = LocalSandboxes()
         components = AttemptComponents(
             job, http, time.monotonic(), make_worker=lambda url, number, judge: local_worker(job, url, sandboxes, http)
         )
@@ -63,7 +69,6 @@ async def _train(job: Job) -> None:
 
 
 def _figures(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`steps`: the metrics of all steps, each with the time at which it was written."""
     later = steps[1:]
     total = sum(after["time"] - before["time"] for before, after in pairwise(steps))
     training = sum(step["perf/train_time"] - step["train/seconds"] for step in later)  # beside the ranks' own

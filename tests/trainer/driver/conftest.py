@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
@@ -51,6 +53,7 @@ class LocalSession:
 
     counter: list[int]
     image: str = ""
+    delay: float = 0.0  # seconds of the first command
 
     async def run(
         self,
@@ -61,6 +64,8 @@ class LocalSession:
         env: Mapping[str, str] | None = None,
         max_output: int = 0,
     ) -> CommandResult:
+        await asyncio.sleep(self.delay)
+        self.delay = 0.0
         self.counter[0] += 1
         patch = PATCH.format(mark=self.counter[0]).encode()
         return CommandResult("c", 0, patch, b"", len(patch), 0, False, 0.0)
@@ -72,11 +77,12 @@ class LocalSession:
 
 @dataclass
 class LocalSandboxes:
-    """Sandboxes that cost nothing; keeps the names of those alive."""
+    """Sandboxes that cost nothing; keeps the names of those alive. Episodes get the `delays` in turn."""
 
     alive: set[str] = field(default_factory=set)
     declared: list[tuple[str, str]] = field(default_factory=list)
     counter: list[int] = field(default_factory=lambda: [0])
+    delays: Iterator[float] = field(default_factory=lambda: itertools.repeat(0.0))
 
     async def declare(self, name: str, task: Task, replicas: int) -> LocalGroup:
         self.alive.add(name)
@@ -96,7 +102,7 @@ class LocalGroup:
     waits: Mapping[str, float] = field(default_factory=dict)
 
     async def claim(self, ordinal: int) -> LocalSession:
-        return LocalSession(self.sandboxes.counter)
+        return LocalSession(self.sandboxes.counter, delay=next(self.sandboxes.delays))
 
     async def release(self, ordinal: int) -> None: ...
 
