@@ -27,3 +27,10 @@ request.userInfo.username.matches('^system:serviceaccount:[^:]+:.+-driver$')
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}
 {{- else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
+
+{{- /* Annotations of an object that Helm makes before an upgrade; the argument is its place in their order. */ -}}
+{{- define "swe-rl.upgradeHook" -}}
+helm.sh/hook: pre-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

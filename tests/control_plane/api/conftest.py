@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from demo.job import Images
+
 ROOT = Path(__file__).resolve().parents[3]
 Json = dict[str, Any]
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
@@ -42,6 +44,12 @@ def release(kubeconfig: str, kubectl: Kubectl, namespace: str) -> Iterator[str]:
     assert done.returncode == 0, done.stderr
     yield name
     helm(kubeconfig, "uninstall", name, "-n", namespace)
+
+
+@pytest.fixture(scope="session")
+def operator_image() -> str:
+    """The operator's image of this checkout, as the cluster pulls it."""
+    return Images.load()["operator"]
 
 
 @pytest.fixture(scope="module")

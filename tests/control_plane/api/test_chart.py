@@ -67,6 +67,29 @@ def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> 
     assert done.returncode != 0 and "replicas" in done.stderr
 
 
+def test_upgrade_writes_the_crds_and_a_rollback_keeps_them(
+    kubeconfig: str, kubectl: Kubectl, namespace: str, release: str, operator_image: str
+) -> None:
+    name = "sweimagesets.swerl.dev"
+    columns = ("get", "crd", name, "-o", "jsonpath={.spec.versions[0].additionalPrinterColumns[*].name}")
+    newest = kubectl(*columns).stdout
+    older = [
+        {"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns/0"}
+    ]  # a column that others do not read
+    assert kubectl("patch", "crd", name, "--type=json", "-p", json.dumps(older)).returncode == 0
+    assert kubectl(*columns).stdout != newest
+    repository, _, tag = operator_image.rpartition(":")
+    image = ("--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=")
+    scope = ("-n", namespace, "--set", "replicas=0", *image)
+    done = helm(kubeconfig, "upgrade", release, str(ROOT / "charts"), *scope, "--timeout", "110s")
+    assert done.returncode == 0, done.stderr + kubectl("logs", "-n", namespace, f"job/{release}-crd-upgrade").stderr
+    assert kubectl(*columns).stdout == newest
+    assert "crd-upgrade" not in kubectl("get", "jobs,sa", "-n", namespace, "-o", "name").stdout
+    done = helm(kubeconfig, "rollback", release, "1", "-n", namespace)
+    assert done.returncode == 0, done.stderr
+    assert kubectl(*columns).stdout == newest
+
+
 def test_uninstall_leaves_nothing_but_crds(kubeconfig: str, kubectl: Kubectl, namespace: str, release: str) -> None:
     assert len(_of_release(kubectl, namespace, release)) >= 10
     done = helm(kubeconfig, "uninstall", release, "-n", namespace, "--wait")

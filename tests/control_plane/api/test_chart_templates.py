@@ -110,3 +110,16 @@ def test_every_value_has_a_schema() -> None:
         for name in path:
             assert name in found["properties"], ".".join(path)
             found = found["properties"][name]
+
+
+def test_upgrade_writes_the_crds_of_the_new_image_unless_that_is_off(tmp_path: Path) -> None:
+    found = manifests(tmp_path, "{image: {tag: '2.0'}, tolerations: [{key: t}], priorityClassName: high}")
+    job = found["Job/demo-crd-upgrade"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-upgrade"
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "swe-rl/operator:2.0"
+    assert (pod["tolerations"], pod["priorityClassName"]) == ([{"key": "t"}], "high")
+    rules = found["ClusterRole/demo-crd-upgrade"]["rules"]
+    named = {f"{yaml.safe_load(path.read_text())['metadata']['name']}" for path in (CHART / "crds").glob("*.yaml")}
+    assert [set(rule["resourceNames"]) for rule in rules if "get" in rule["verbs"]] == [named]
+    assert not [name for name in manifests(tmp_path, "crds: {upgrade: false}") if "crd-upgrade" in name]
