@@ -10,9 +10,9 @@ holds is random; a test that must fail has to be reported as failed, not to be a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from swerl_agent.tasks import GroundTruth, Task
 from swerl_agent.tasks.diffs import changed_paths, with_new_content
@@ -31,6 +31,7 @@ from .alterations import (
     failing_example,
     takes_failing_end,
 )
+from .calibration import COPY_PLACES, Alteration, Calibration, Choice, within_copy_budget
 from .checked_values import checked_values
 from .framing import TestFile
 from .replaced_values import changed, changes
@@ -40,24 +41,8 @@ SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
 ALTERED = 3  # of them that one run alters
 KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
 SEARCHED = 100  # of PASS_TO_PASS for these
-COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, as the reference fix took for them
-FEWEST_COPIES = 4  # that a run has even so
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
-COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")
 SeenOutcome = Literal["passed", "failed", "absent"]
-
-
-@dataclass(frozen=True)
-class Alteration:
-    """One change of one test: `place` '' is the test itself, else that of a copy; `change` '' is none."""
-
-    place: str
-    change: str  # '' | end | value:<number>:<seed> | example
-
-    @property
-    def passes(self) -> bool:
-        """Whether the altered test must pass."""
-        return not self.change
 
 
 @dataclass(frozen=True)
@@ -88,31 +73,6 @@ class AlteredRun:
     test_patch: str
     overlay: Mapping[str, str]  # text by path of files that the test patch does not hold
     expected: tuple[Expectation, ...]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The alterations of a task that its reference fix survives, by test."""
-
-    usable: Mapping[str, tuple[Alteration, ...]]
-    side_effects: tuple[str, ...] = ()  # on the tests' files and what they rely on, in words
-    copy_seconds: float = 0.0  # that a copy of a test took
-
-    @property
-    def available(self) -> bool:
-        """Whether there is an altered run at all."""
-        return any(self.usable.values())
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain data, which `from_json` reads."""
-        usable = {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
-        return {"usable": usable, "side_effects": list(self.side_effects), "copy_seconds": self.copy_seconds}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Calibration:
-        """What `as_json` gave."""
-        usable = {test: tuple(Alteration(**each) for each in found) for test, found in content["usable"].items()}
-        return cls(usable, tuple(content["side_effects"]), float(content["copy_seconds"]))
 
 
 class TestFiles:
@@ -157,7 +117,7 @@ class TestFiles:
         targets = list(by_function.values())
         return random.Random(len(targets)).sample(targets, min(SAMPLE, len(targets)))
 
-    def altered(self, chosen: Iterable[tuple[Target, Alteration]], rng: random.Random) -> AlteredRun | None:
+    def altered(self, chosen: Iterable[Choice], rng: random.Random) -> AlteredRun | None:
         """The run that holds the chosen alterations; None where they cannot be put into it."""
         edits: dict[str, list[Edit]] = {}
         expected: list[Expectation] = []
@@ -215,7 +175,7 @@ def _changed(source: TestSource, names: Names, change: str, rng: random.Random) 
 
 def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
     """The run that tries every alteration on the reference fix, without `values` some; None where there is none."""
-    chosen: list[tuple[Target, Alteration]] = []
+    chosen: list[Choice] = []
     rng = random.SystemRandom()
     for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
@@ -230,15 +190,21 @@ def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
 
 
 def calibrated(
-    run: AlteredRun, seen: Callable[[str], SeenOutcome], effects: Sequence[str] = (), *, seconds: float = 0.0
+    run: AlteredRun,
+    seen: Callable[[str], SeenOutcome],
+    effects: Sequence[str] = (),
+    *,
+    longer: float = 0.0,
+    run_seconds: float = 0.0,
 ) -> Calibration:
-    """The alterations of `run` that had the expected outcome; it took `seconds` more than a run without alterations."""
+    """The alterations of `run` that had the expected outcome; it took `longer` seconds more than the `run_seconds` of
+    one without alterations."""
     usable: dict[str, tuple[Alteration, ...]] = {}
     for each in run.expected:
         if each.met(seen(each.test_id)):
             usable[each.target] = (*usable.get(each.target, ()), each.alteration)
     copies = sum(bool(each.alteration.place) for each in run.expected)
-    return Calibration(usable, tuple(effects), max(0.0, seconds) / max(1, copies))
+    return Calibration(usable, tuple(effects), max(0.0, longer) / max(1, copies), run_seconds)
 
 
 def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) -> AlteredRun | None:
@@ -250,26 +216,7 @@ def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) 
     tests = [*rng.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
     targets = {**files.targets, **files.kept}
     chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], rng)]
-    return files.altered(
-        _within_copy_budget(chosen, [targets[test] for test in deciding], calibration.copy_seconds, rng), rng
-    )
-
-
-def _within_copy_budget(
-    chosen: Sequence[tuple[Target, Alteration]], deciding: Collection[Target], copy_seconds: float, rng: random.Random
-) -> list[tuple[Target, Alteration]]:
-    """Without copies that would take too long: a random one that must pass stays, then those that must fail, those of
-    `deciding` tests first, then the others; at least FEWEST_COPIES."""
-    copies = [each for each in chosen if each[1].place]
-    room = max(FEWEST_COPIES, int(COPIES_SECONDS / copy_seconds)) if copy_seconds else len(copies)
-    if room >= len(copies):
-        return list(chosen)
-    copies = rng.sample(copies, len(copies))
-    first = [each for each in copies if each[1].passes][:1]
-    others = [each for each in copies if each not in first]
-    others.sort(key=lambda each: (each[1].passes, each[0] not in deciding))
-    kept = [*first, *others][:room]
-    return [each for each in chosen if each in kept or not each[1].place]
+    return files.altered(within_copy_budget(chosen, [targets[test] for test in deciding], calibration, rng), rng)
 
 
 def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration]:

@@ -16,9 +16,9 @@ from swerl_agent.tasks import Task
 from swerl_agent.tasks.diffs import changed_paths
 
 from .cache import VerdictCache, cache_key, criteria
+from .calibration import Calibration
 from .contrast import (
     AlteredRun,
-    Calibration,
     Expectation,
     SeenOutcome,
     TestFiles,
@@ -108,7 +108,7 @@ class ContrastRuns:
             found = await self._outcomes(task, outcome, run)
             caused = await asyncio.to_thread(side_effects, task, outcome)
             longer = outcome.seconds - seconds if isinstance(outcome, Report) else 0.0
-            calibration = calibrated(run, found.__getitem__, caused, seconds=longer)
+            calibration = calibrated(run, found.__getitem__, caused, longer=longer, run_seconds=seconds)
             if calibration.available:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
                 break

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Verdict
+from swerl_agent.grading.calibration import COPIES_SECONDS, FEWEST_COPIES, Alteration, Calibration
 from swerl_agent.grading.contrast import (
-    COPIES_SECONDS,
-    FEWEST_COPIES,
-    Alteration,
     AlteredRun,
-    Calibration,
     TestFiles,
     calibrated,
     calibrating,
@@ -85,11 +82,11 @@ def files(tmp_path: Path) -> TestFiles:
     return TestFiles(task, {"tests/test_calc.py": TestFile(BASE_TEST.encode(), HIDDEN_TEST.encode())})
 
 
-def calibration_of(files: TestFiles, seconds: float) -> Calibration:
+def calibration_of(files: TestFiles, seconds: float, run_seconds: float = 0.0) -> Calibration:
     run = calibrating(files)
     assert run
     seen = {each.test_id: "passed" if each.alteration.passes else "failed" for each in run.expected}
-    return calibrated(run, seen.__getitem__, seconds=seconds)  # type: ignore[arg-type]
+    return calibrated(run, seen.__getitem__, longer=seconds, run_seconds=run_seconds)  # type: ignore[arg-type]
 
 
 def copies(run: AlteredRun | None) -> list[Alteration]:
@@ -105,7 +102,7 @@ def test_copies_of_slow_tests_are_few_and_keep_those_that_must_fail(files: TestF
     all_copies = copies(contrasting(files, quick, random.Random(seed)))
     assert len(all_copies) > FEWEST_COPIES
     run = contrasting(files, slow, random.Random(seed))
-    must_fail = min(FEWEST_COPIES - 1, sum(not each.passes for each in all_copies))
+    must_fail = min(FEWEST_COPIES - 2, sum(not each.passes for each in all_copies))  # two must pass, one of each test
     assert must_fail and sum(not each.passes for each in copies(run)) == must_fail
     assert len(copies(run)) == FEWEST_COPIES
     assert run and len(run.expected) == FEWEST_COPIES + 2  # the copies, and both tests themselves
@@ -120,6 +117,21 @@ def test_each_value_of_a_deciding_test_is_changed_in_some_copy_of_slow_tests(fil
         assert run
         found = {each.alteration.change.rpartition(":")[0] for each in run.expected if each.target == deciding}
         assert values and values <= found
+
+
+def test_run_of_slow_tests_keeps_each_test_under_other_names(files: TestFiles) -> None:
+    slow = calibration_of(files, 1000.0)
+    for seed in range(20):
+        run = contrasting(files, slow, random.Random(seed))
+        assert run
+        places = {each.target: each.alteration.place for each in run.expected if each.alteration.passes}
+        assert places == dict.fromkeys([*files.targets, *files.kept], "file"), seed
+
+
+def test_copies_may_take_as_long_as_the_tests_themselves(files: TestFiles) -> None:
+    quick, patient = calibration_of(files, 0.0), calibration_of(files, 1000.0, run_seconds=1000.0)
+    counts = {len(copies(contrasting(files, each, random.Random(1)))) for each in (quick, patient)}
+    assert len(counts) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

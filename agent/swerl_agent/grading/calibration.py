@@ -1,0 +1,88 @@
+"""Which alterations of a task's tests its reference fix survives, and how many copies of tests one run can afford.
+
+Guarantee: however slow the tests, a run keeps of each test that it alters one copy that must pass, under names that
+all differ where that is possible; of each test that decides also one that must fail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .alterations import CopyPlace
+from .test_targets import Target
+
+COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, or as long as the tests themselves took
+FEWEST_COPIES = 5  # that a run has even so
+COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")  # each changes the names that the one before does too
+_PLACE_ORDER: dict[str, int] = {place: number for number, place in enumerate(COPY_PLACES)}
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """One change of one test: `place` '' is the test itself, else that of a copy; `change` '' is none."""
+
+    place: str
+    change: str  # '' | end | value:<number>:<seed> | example
+
+    @property
+    def passes(self) -> bool:
+        """Whether the altered test must pass."""
+        return not self.change
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The alterations of a task that its reference fix survives, by test."""
+
+    usable: Mapping[str, tuple[Alteration, ...]]
+    side_effects: tuple[str, ...] = ()  # on the tests' files and what they rely on, in words
+    copy_seconds: float = 0.0  # that a copy of a test took
+    run_seconds: float = 0.0  # that all tests took without alterations, on the same machine at about the same time
+
+    @property
+    def available(self) -> bool:
+        """Whether there is an altered run at all."""
+        return any(self.usable.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, which `from_json` reads."""
+        usable = {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
+        seconds = {"copy_seconds": self.copy_seconds, "run_seconds": self.run_seconds}
+        return {"usable": usable, "side_effects": list(self.side_effects), **seconds}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Calibration:
+        """What `as_json` gave."""
+        usable = {test: tuple(Alteration(**each) for each in found) for test, found in content["usable"].items()}
+        seconds = float(content["copy_seconds"]), float(content.get("run_seconds", 0.0))
+        return cls(usable, tuple(content["side_effects"]), *seconds)
+
+
+Choice = tuple[Target, Alteration]
+
+
+def within_copy_budget(
+    chosen: Sequence[Choice], deciding: Collection[Target], calibration: Calibration, rng: random.Random
+) -> list[Choice]:
+    """Without copies that would take too long. Those that this module guarantees stay; then those that must fail come
+    before those that must pass, those of deciding tests first; at least FEWEST_COPIES stay."""
+    copies = [each for each in chosen if each[1].place]
+    if not calibration.copy_seconds:
+        return list(chosen)
+    copies = rng.sample(copies, len(copies))
+    needed = [kept for target in {each[0]: None for each in copies} for kept in _needed(target, copies, deciding)]
+    others = [each for each in copies if each not in needed]
+    others.sort(key=lambda each: (each[1].passes, each[0] not in deciding))
+    affordable = int(max(COPIES_SECONDS, calibration.run_seconds) / calibration.copy_seconds)
+    kept = [*needed, *others][: max(len(needed), FEWEST_COPIES, affordable)]
+    return [each for each in chosen if each in kept or not each[1].place]
+
+
+def _needed(target: Target, copies: Sequence[Choice], deciding: Collection[Target]) -> list[Choice]:
+    own = [each for each in copies if each[0] == target]
+    passing = sorted((each for each in own if each[1].passes), key=lambda each: _PLACE_ORDER[each[1].place])
+    failing = [each for each in own if not each[1].passes] if target in deciding else []
+    return [*passing[-1:], *failing[:1]]
