@@ -57,7 +57,8 @@ class SweRLJobSpec(ApiModel):
     queue_name: LabelValue | None = Field(default=None, json_schema_extra=immutable("queueName"))
     """Kueue LocalQueue that admits the RayCluster; absent means no queue."""
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
-    """Seconds from the first attempt's start after which the job fails; absent means never."""
+    """Seconds from the first attempt's start after which the job fails; absent means never. They count from the start
+    again when a failed job is retried on request (swerl.dev/retry)."""
     ttl_seconds_after_finished: NonNegative | None = None
     """Seconds after which a finished SweRLJob is deleted, with the objects it created; absent means never."""
 

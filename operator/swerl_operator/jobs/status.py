@@ -47,10 +47,10 @@ class JobStatusBuilder(StatusBuilder[SweRLJobStatus]):
         self.phase("Suspended")
 
     def retry(self) -> None:
-        """A failed job starts its next attempt on request, and may fail as often as a new one."""
+        """A failed job starts its next attempt on request, with the time and the failures that a new one may have."""
         text = "another attempt was requested"
         self.status.failures = 0
-        self.status.completion_time = None
+        self.status.completion_time = self.status.start_time = None
         self.condition(JobCondition.FAILED, "False", JobReason.RETRY_REQUESTED, text)
         self.start_attempt(JobReason.RETRY_REQUESTED, text)
 

@@ -262,6 +262,15 @@ def test_failed_job_starts_its_next_attempt_on_request(spec: Spec) -> None:
     assert patch is not None and patch["status"]["completionTime"] is None and decision.actions == ()
 
 
+def test_requested_attempt_has_the_whole_deadline_again(spec: Spec) -> None:
+    limited = spec | {"activeDeadlineSeconds": 60}
+    over = step(limited, status(startTime=EARLIER))
+    assert condition(over, "Failed") == ("True", "DeadlineExceeded")
+    retried = step(limited, over.builder.status, retry_requested=True)
+    assert retried.builder.status.start_time != EARLIER
+    assert condition(step(limited, retried.builder.status), "Failed") == ("False", "RetryRequested")
+
+
 def test_complete_job_is_not_retried(spec: Spec) -> None:
     complete = {"type": "Complete", "status": "True", "reason": "DriverSucceeded", "lastTransitionTime": EARLIER}
     decision = step(spec, failed_status(phase="Complete", conditions=[complete]), retry_requested=True)
