@@ -100,11 +100,18 @@ is_leftover() {
   [[ $parent == [01] ]] && read -r line < "/proc/$1/comm" && printf 'swerl-grading %s ended %q\n' "$nonce" "$line"
 }
 
+# Whether a child has not ended. `kill -0` is no test: it finds an ended child that bash has not collected, and once in many
+# runs on a busy machine `read -t` leaves SIGCHLD blocked, so that bash never does.
+is_running() { # process id
+  local line
+  read -r line 2> /dev/null < "/proc/$1/stat" && line=${line##*) } && [[ $line != [ZX]* ]]
+}
+
 # The script announces where its tests begin. Its installation steps have ended then: what they left is killed, the keys
 # are handed out, and the script continues. Code of the patch that announces it, too, makes the count exceed one.
 open_gate() {
   local number word=.
-  while kill -0 "$evaluation" 2> /dev/null || { [ -n "$word" ] && ((starts < 100)); }; do # to the end of the pipe
+  while is_running "$evaluation" || { [ -n "$word" ] && ((starts < 100)); }; do # to the end of the pipe
     word= # where time is up at the same moment, `read` fails but has read
     read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
     ((++starts > 1)) && continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -217,3 +218,15 @@ def test_untracked_files_survive_a_patch_applied_at_the_second_try(repository: P
         repository, tmp_path / "p", patch=patch, script="cat run_tests.sh r2e_tests/* .venv/bin/* new.txt a.py"
     )
     assert report.log.decode().split() == ["untracked"] * 3 + ["new", "one", "2", "three"]
+
+
+def test_child_that_has_ended_is_not_running_before_it_is_collected() -> None:
+    function = re.search(r"^is_running\(\) \{.*?^\}", WRAPPER.read_text(), re.M | re.S)
+    assert function
+    with subprocess.Popen(["sleep", "60"]) as child:
+        running = subprocess.run(["bash", "-c", f"{function[0]}\nis_running {child.pid}"])
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        ended = subprocess.run(["bash", "-c", f"{function[0]}\nis_running {child.pid}"])
+    gone = subprocess.run(["bash", "-c", f"{function[0]}\nis_running {child.pid}"], capture_output=True)
+    assert (running.returncode, ended.returncode, gone.returncode, gone.stderr) == (0, 1, 1, b"")
