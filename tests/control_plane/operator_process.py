@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tests.ports import free_port
 
+START_SECONDS = 240.0  # that a new process may take to serve, on processors that many tests share
+
 
 class Operator:
     """`python -m swerl_operator` with `options`; when restarted, it takes over from a killed one at once.
@@ -72,7 +74,7 @@ class Operator:
         self._until("standby\n")
 
     def _until(self, state: str) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + START_SECONDS
         while self.health("readyz") != state:
             assert self.alive and time.monotonic() < deadline, self.log.read_text()[-4000:]
             time.sleep(0.2)

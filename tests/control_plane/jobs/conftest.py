@@ -49,11 +49,11 @@ class JobNamespace:
         found: list[Body] = [c for c in self.status(name, kind).get("conditions", []) if c["type"] == type]
         return found[0] if found else {}
 
-    def until_condition(self, name: str, type: str, reason: str, seconds: float = 90, *, kind: str = "swerl") -> Body:
+    def until_condition(self, name: str, type: str, reason: str, seconds: float = 180, *, kind: str = "swerl") -> Body:
         found: Body = self.until(lambda: self.condition(name, type, kind), lambda c: c.get("reason") == reason, seconds)
         return found
 
-    def until(self, read: Callable[[], Any], accept: Callable[[Any], bool], seconds: float = 90) -> Any:
+    def until(self, read: Callable[[], Any], accept: Callable[[Any], bool], seconds: float = 180) -> Any:
         deadline = time.monotonic() + seconds
         while not accept(value := read()):
             assert time.monotonic() < deadline, f"after {seconds} s still {value}"

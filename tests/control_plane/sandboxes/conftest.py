@@ -96,7 +96,7 @@ class User:
             assert time.monotonic() < deadline, f"after {seconds} s still {value}"
             await asyncio.sleep(0.2)
 
-    async def phase(self, name: str, phase: str, seconds: float = 90) -> Body:
+    async def phase(self, name: str, phase: str, seconds: float = 180) -> Body:
         """The status, once its phase is `phase`."""
         ends = {phase, "Finished", "Failed"}
         found: Body = await self.until(lambda: self.status(name), lambda s: s.get("phase") in ends, seconds)

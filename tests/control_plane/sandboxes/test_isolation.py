@@ -71,7 +71,7 @@ async def test_group_opened_by_another_policy_is_not_ready_until_that_is_deleted
     status = await user.until(lambda: user.status("opened"), refused, 60)
     assert (status["phase"], status["ready"]) == ("Admitted", 2)
     assert "6443" in reading(status, "Ready")[2], "the API server's own address"
-    assert "NotIsolated" in {event["reason"] for event in await user.events("opened")}
+    await user.until(lambda: user.events("opened"), lambda found: "NotIsolated" in {e["reason"] for e in found}, 60)
     await opened()
     await user.phase("opened", "Ready")
     await user.delete("opened")
