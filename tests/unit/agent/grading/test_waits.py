@@ -12,6 +12,8 @@ from swerl_agent.grading import job
 from swerl_agent.grading.pods import PodState
 from swerl_agent.sandbox import waits
 
+from tests.unit.agent.sandbox.conftest import until
+
 
 def pod(**status: Any) -> PodState:
     return PodState.of({"metadata": {"name": "grading-1-x"}, "status": status}, deleted=False)
@@ -41,9 +43,12 @@ async def test_causes_of_a_wait_are_reported_until_the_pod_runs(
     states: asyncio.Queue[Any] = asyncio.Queue()
     with caplog.at_level(logging.DEBUG, logger=waits.logger.name):
         outcome = asyncio.create_task(job._outcome(client, "ns", "grading-1", states))
-        for state in (None, UNSCHEDULABLE, PULLING, RUNNING, UNSCHEDULABLE):
+        for number, state in enumerate((None, UNSCHEDULABLE, PULLING), start=1):
             if state:
                 states.put_nowait(state)
+            await until(lambda number=number: len(caplog.messages) == number)
+        for state in (RUNNING, UNSCHEDULABLE):
+            states.put_nowait(state)
             await asyncio.sleep(0.2)
         outcome.cancel()
         await asyncio.wait([outcome])

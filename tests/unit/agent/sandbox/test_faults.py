@@ -128,7 +128,7 @@ async def test_command_that_removes_the_state_folders_has_a_result(session: Sess
 async def test_lost_record_raises_instead_of_running_twice(
     suffix: str, session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
-    task = await started(session, tmp_path / "runs", "sleep 1")
+    task = await started(session, tmp_path / "runs", "sleep 20")
     image_folder.remove_state(session, suffix)
     image_folder.channel.disconnect()
     with pytest.raises(StateLost, match="may have run"):
@@ -171,11 +171,11 @@ async def test_unreachable_pod_raises_after_the_reconnect_window(
         await asyncio.wait_for(task, 20)
 
 
-@pytest.mark.parametrize("settings", [SessionSettings(kill_grace=1.0)], ids=[""])
+@pytest.mark.parametrize("settings", [SessionSettings(kill_grace=3.0)], ids=[""])
 async def test_stuck_loop_is_replaced(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     os.killpg(image_folder.channel.pid, signal.SIGSTOP)
-    result = await asyncio.wait_for(session.run(f"echo run >>{tmp_path}/runs; echo on", timeout=1), 30)
+    result = await asyncio.wait_for(session.run(f"echo run >>{tmp_path}/runs; echo on", timeout=2), 60)
     assert result.stdout == b"on\n" and len(image_folder.channels) == 2
     os.killpg(image_folder.channels[0].pid, signal.SIGCONT)
     await asyncio.sleep(0.5)
