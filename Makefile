@@ -27,7 +27,7 @@ BENCHES := setup context exec grading claims sandbox agent trainer scale demo ba
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -87,6 +87,11 @@ test-kueue: venv cluster images ## build and install Kueue, test groups of sandb
 test-docker: venv ## build and push the images with a docker that is started for it
 	$(PYTEST) tests/docker
 
+test-browser: venv ## test the console's pages in headless Chromium, their accessibility too
+	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq -y install --no-install-recommends chromium >/dev/null; }
+	@$(PYTHON) -m demo.environment $(SWERL_HOME)/browser-venv requirements/browser.txt
+	PYTHONPATH=$(PYTHONPATH):$$($(SWERL_HOME)/browser-venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(PYTEST) $(RERUN) tests/browser
+
 soak: venv cluster images ## 10,000 malformed objects, then SOAK_MINUTES (30) of random load with a leak check
 	SWERL_MALFORMED=10000 $(PYTEST) -s -o timeout=7200 tests/chaos/test_malformed.py
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
@@ -98,9 +103,12 @@ test-e2e: venv cluster images ## run SweRLJobs and SweEvals from start to end, w
 gpu-check: ## test trainer and engines on this machine's GPU, then measure them
 	@python3 -m tests.gpu.check
 
+docs: venv ## build the documentation's site in build/docs/
+	@$(PYTHON) -m website build/docs
+
 lint: venv ## run ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests
+	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests website
 
 bench: ## run every benchmark, which takes hours; QUICK=1 shortens each
 	@for each in $(BENCHES); do $(MAKE) --no-print-directory bench-$$each || failed="$$failed bench-$$each"; done; \
