@@ -34,3 +34,11 @@ helm.sh/hook: pre-upgrade
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{- define "swe-rl.consoleSelector" -}}
+app.kubernetes.io/name: swe-rl
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: console
+{{- end }}
+
+{{- define "swe-rl.console" -}}{{ .Release.Name }}-console{{- end }}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,12 @@ import click
 from swerl_api.addresses import LOOPBACK
 
 from .command import Options, runs
+from .options import cluster_options, open_client
 from .signals import stop_event
 from .values import PATH, PORT
 
 if TYPE_CHECKING:
-    from swerl_agent.console import EpisodeIndex
+    from swerl_agent.console import EpisodeIndex, Gate
 
 DEFAULT_PORT = 8765
 
@@ -30,6 +32,16 @@ DEFAULT_PORT = 8765
 @click.option(
     "--show-gold", type=PATH, metavar="TASKS", help="tasks (repository, .jsonl or .parquet): show fixes and tests"
 )
+@click.option(
+    "--auth",
+    type=click.Choice(["token", "kubernetes", "header"]),
+    default="token",
+    help="who may open it: everybody with the printed token; users of the cluster with their token; users that a proxy"
+    " names in --user-header (default token)",
+)
+@click.option("--user-header", default="X-Forwarded-User", help="with --auth header (default X-Forwarded-User)")
+@click.option("--groups-header", default="X-Forwarded-Groups", help="likewise (default X-Forwarded-Groups)")
+@cluster_options
 @click.option("--index", type=PATH, metavar="FILE", help="file of the index (default: in the folder)")
 @runs
 async def command(options: Options) -> int:
@@ -39,6 +51,7 @@ async def command(options: Options) -> int:
         GroundTruthSource,
         Handlers,
         Pages,
+        SharedToken,
         console_application,
         serve_console,
     )
@@ -46,18 +59,34 @@ async def command(options: Options) -> int:
     root: Path = options.folder
     if not root.is_dir():
         raise click.UsageError(f"{root} is no folder; name the output folder of a job or an evaluation")
-    token = "" if options.host in LOOPBACK else secrets.token_urlsafe(24)
-    access = ConsoleAccess(options.host, token, frozenset(name.lower() for name in options.allow_host))
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))
 
-    def print_url(url: str) -> None:
-        print(f"serving {root} at {url}{f'?token={token}' if token else ''}", flush=True)
+    async with _gate(options) as gate:
+        token = gate.token if isinstance(gate, SharedToken) else ""
 
-    application = console_application(handlers, access)
-    await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
+        def print_url(url: str) -> None:
+            print(f"serving {root} at {url}{f'?token={token}' if token else ''}", flush=True)
+
+        access = ConsoleAccess(options.host, gate, frozenset(name.lower() for name in options.allow_host))
+        application = console_application(handlers, access)
+        await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
     return 0
+
+
+@asynccontextmanager
+async def _gate(options: Options) -> AsyncIterator[Gate]:
+    """Who may open the pages; reviews of the cluster need its API server."""
+    from swerl_agent.console import KubernetesToken, ProxyHeader, Reviews, SharedToken
+
+    if options.auth == "token":
+        yield SharedToken("" if options.host in LOOPBACK else secrets.token_urlsafe(24))
+        return
+    async with open_client(options) as client:
+        reviews = Reviews(client, options.namespace or client.namespace)
+        header = {"user": options.user_header, "groups": options.groups_header}
+        yield KubernetesToken(reviews) if options.auth == "kubernetes" else ProxyHeader(reviews, **header)
 
 
 def _open_index(root: Path, named: Path | None) -> EpisodeIndex:

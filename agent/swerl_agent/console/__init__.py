@@ -12,13 +12,19 @@ from .handlers import Handlers
 from .index import EpisodeIndex, index_path
 from .rendering import Pages
 from .serving import serve_console
+from .visitors import Gate, KubernetesToken, ProxyHeader, Reviews, SharedToken
 
 __all__ = [
     "ConsoleAccess",
     "EpisodeIndex",
+    "Gate",
     "GroundTruthSource",
     "Handlers",
+    "KubernetesToken",
     "Pages",
+    "ProxyHeader",
+    "Reviews",
+    "SharedToken",
     "console_application",
     "index_path",
     "serve_console",

@@ -1,23 +1,27 @@
 """Who may read the pages, and what a browser may do with them.
 
 Guarantees: a request with a foreign Host header is refused, so that no other site's name can be pointed at the
-console. With a token, every page needs it: once in the address, then as a cookie. Pages run and load nothing but the
-console's own files.
+console. Every page needs a visitor that the gate admits. A token is in the address or in the login form once, then in a
+cookie that no script reads. Pages run and load nothing but the console's own files.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from swerl_api.addresses import LOOPBACK
+from swerl_kube import KubeError
 
-COOKIE = "swerl_console"
+from .visitors import COOKIE, Gate, SharedToken, Visitor
+
+OPEN_PAGES = ("/login", "/assets/")  # that everybody sees
+VISITOR = web.RequestKey("visitor", Visitor)
 PARAMETER = "token"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
@@ -36,7 +40,7 @@ class ConsoleAccess:
     """The rules of one console."""
 
     host: str = "127.0.0.1"  # address that it listens at
-    token: str = ""  # '': none is needed
+    gate: Gate = field(default_factory=SharedToken)
     names: frozenset[str] = frozenset()  # more names that it is reached by
 
     @property
@@ -51,11 +55,6 @@ class ConsoleAccess:
         if self.local or name in own:
             return name in own
         return name in {socket.gethostname().lower(), socket.getfqdn().lower()} or _is_address(name)
-
-    def admits(self, given: str | None) -> bool:
-        """Whether this token opens the pages."""
-        offered = (given or "").encode(errors="surrogateescape")
-        return not self.token or hmac.compare_digest(offered, self.token.encode())
 
 
 def _is_address(name: str) -> bool:
@@ -79,14 +78,42 @@ def access_control(access: ConsoleAccess) -> Middleware:
     async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not access.knows(request.headers.get("Host", "")):
             return web.Response(status=421, text="The Host header has a foreign name. To allow it: --allow-host NAME\n")
-        given = request.query.get(PARAMETER)
-        if given is not None and access.token and access.admits(given):
-            rest = request.rel_url.without_query_params(PARAMETER)
-            answer = web.Response(status=303, headers={"Location": "/" + str(rest).lstrip("/")})
-            answer.set_cookie(COOKIE, given, httponly=True, samesite="Strict")
-            return answer
-        if not access.admits(request.cookies.get(COOKIE)):
-            return web.Response(status=403, text="Open the address that swerl view printed, with its token.\n")
+        given, gate = request.query.get(PARAMETER), access.gate
+        if given is not None and isinstance(gate, SharedToken) and gate.token and gate.admits(given):
+            return admitted(request, given, str(request.rel_url.without_query_params(PARAMETER)))
+        if gate.login and request.path.startswith(OPEN_PAGES):
+            return await handler(request)
+        try:
+            visitor = await gate.visitor(request)
+        except KubeError as error:
+            return web.Response(status=503, text=undecided(error))
+        if visitor is None:
+            return _refused(request, gate)
+        request[VISITOR] = visitor
         return await handler(request)
 
     return middleware
+
+
+def undecided(error: KubeError) -> str:
+    """For visitors while the API server does not answer."""
+    return f"The API server did not say who may open this page: {error}; try again.\n"
+
+
+def admitted(request: web.Request, token: str, then: str) -> web.Response:
+    """Keeps the token in the browser and goes to the page `then`."""
+    answer = web.Response(status=303, headers={"Location": own_path(then)})
+    secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
+    answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=secure)
+    return answer
+
+
+def own_path(path: str) -> str:
+    """The path on this console, whatever else it may be read as."""
+    return "/" + path.replace("\\", "/").lstrip("/")
+
+
+def _refused(request: web.Request, gate: Gate) -> web.Response:
+    if gate.login and "text/html" in request.headers.get("Accept", ""):
+        return web.Response(status=303, headers={"Location": f"/login?{urlencode({'next': str(request.rel_url)})}"})
+    return web.Response(status=401 if gate.login else 403, text=gate.refusal)

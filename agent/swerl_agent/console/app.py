@@ -1,4 +1,4 @@
-"""The console's web application. Every route is a GET; none changes anything."""
+"""The console's web application. Every route is a GET but the login, and none changes anything in the folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from aiohttp.typedefs import Handler, Middleware
 
 from .access import ConsoleAccess, access_control
 from .handlers import Handlers
+from .login import Login
 from .rendering import ASSETS, Pages
+from .visitors import KubernetesToken
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,10 @@ def console_application(handlers: Handlers, access: ConsoleAccess) -> web.Applic
         ("/assets/{name}", asset),
     ):
         application.router.add_get(path, handler)
+    if isinstance(access.gate, KubernetesToken):
+        login = Login(handlers.pages, access.gate)
+        application.router.add_get("/login", login.form)
+        application.router.add_post("/login", login.enter)
     return application
 
 

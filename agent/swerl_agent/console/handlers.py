@@ -22,6 +22,7 @@ from swerl_agent.trajectories.live import live_trajectory
 from swerl_agent.trajectories.stored import load, patch_of
 
 from . import query
+from .access import VISITOR
 from .blocks import Budget
 from .charts import chart
 from .diff import read_diff
@@ -104,7 +105,7 @@ class Handlers:
         values = await asyncio.to_thread(episode_values, self._folder(row), row["path"], first)
         previous, following = await self._ask(lambda database: query.neighbours(database, row))
         members = await self._ask(lambda database: query.members(database, row))
-        gold = await self._gold(row["task"])
+        gold = await self._gold(row["task"]) if request[VISITOR].ground_truth else None
         return self.pages.answer(
             "episode", {"row": row, "before": previous, "after": following, "members": members, "gold": gold, **values}
         )

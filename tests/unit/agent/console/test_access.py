@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swerl_agent.console import ConsoleAccess
+from swerl_agent.console import ConsoleAccess, SharedToken
 
 from .conftest import OpenConsole
 
@@ -31,7 +31,7 @@ def test_host_header(host: str, header: str, known: bool) -> None:
 
 
 def test_cookie_that_is_no_text_opens_nothing() -> None:
-    assert not ConsoleAccess("0.0.0.0", "secret").admits("\udcff")
+    assert not SharedToken("secret").admits("\udcff")
 
 
 async def test_foreign_host_header_is_refused(open_console: OpenConsole) -> None:
@@ -41,7 +41,7 @@ async def test_foreign_host_header_is_refused(open_console: OpenConsole) -> None
 
 
 async def test_token_opens_the_pages_once_and_for_all(open_console: OpenConsole) -> None:
-    console = await open_console(ConsoleAccess("0.0.0.0", "secret"))
+    console = await open_console(ConsoleAccess("0.0.0.0", SharedToken("secret")))
     for page in ("/", "/episodes", "/assets/console.js"):
         assert (await console.get(page)).status == 403
     assert (await console.get("/", token="guess")).status == 403
