@@ -55,8 +55,8 @@ fresh-records:
 	@rm -rf $(RECORDS)
 
 test-in-parallel: # each of these suites is idle for a part of its time
-	@echo "unit tests, the trainer's tests, and outages followed by the control plane run in parallel; each prints when it ends"
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-on-cluster
+	@echo "unit tests, then the browser's; the trainer's tests; outages, then the control plane: three at a time, each prints when it ends"
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-on-cluster test-browser
 
 test-on-cluster: # no other test may run on the cluster during an outage
 	@$(MAKE) --no-print-directory test-outages

@@ -1,0 +1,80 @@
+"""A console of a job and two evaluations, served by the real command, and a headless Chromium."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.unit.agent.console.artifacts import PATCH, RESOLVED, episode, write_evaluation, write_job, write_rollout
+
+SECONDS = 20_000.0  # milliseconds for one action
+ATTACK = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]  # tests run as root in containers
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where `swerl view` serves its pages."""
+    root = tmp_path_factory.mktemp("folder")
+    write_job(root / "demo", steps=3, groups=2, size=4)
+    hostile = episode(commands=((f"echo {ATTACK}", ATTACK), ("ls", "a\n" * 300)), patch=PATCH.replace("cart", ATTACK))
+    write_rollout(root / "hostile", hostile, RESOLVED, 1)
+    write_evaluation(root / "before", solved=0)
+    write_evaluation(root / "after", solved=1)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "swerl_agent.cli", "view", str(root), "--port", "0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found
+        yield found[0].rstrip("/")
+        process.terminate()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    assert chromium, "install Debian's package chromium, as `make test-browser` does"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page that fails the test on an error of its scripts, a refused resource or a request to another host."""
+    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(SECONDS)
+    opened, faults = context.new_page(), list[str]()
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.on("request", lambda request: None if request.url.startswith(address) else faults.append(request.url))
+    wait_for_index(opened)
+    yield opened
+    context.close()
+    assert faults == []
+
+
+def wait_for_index(page: Page) -> None:
+    """Open the first page until it lists every run."""
+    for _ in range(100):
+        page.goto("/")
+        if all(page.get_by_role("link", name=name, exact=True).count() for name in ("demo", "before", "after")):
+            return
+        page.wait_for_timeout(200)
+    raise AssertionError(page.inner_text("main"))
+
+
+def folder_of_screenshots() -> Path | None:
+    """Where pictures of the pages go, for people who look at them: $SWERL_SCREENSHOTS."""
+    named = os.environ.get("SWERL_SCREENSHOTS")
+    return Path(named) if named else None

@@ -1,0 +1,104 @@
+"""The console in a browser: flows with mouse and keyboard, accessibility by axe, hostile content."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from .conftest import folder_of_screenshots
+
+PAGES = ("runs", "run", "episodes", "episode", "rollouts", "tokens", "compare")
+
+
+def open_page(page: Page, name: str) -> None:
+    """Go to a page as a person does, from the first one."""
+    page.goto("/")
+    if name == "runs":
+        return
+    if name in ("episodes", "compare"):
+        page.goto("/episodes" if name == "episodes" else "/compare?a=before&b=after")
+        return
+    page.get_by_role("link", name="demo", exact=True).click()
+    if name == "run":
+        return
+    page.goto("/episodes?run=demo")
+    page.locator("[data-item] a").first.click()
+    if name == "rollouts":
+        page.keyboard.press("g")
+        page.wait_for_url("**/rollouts?*")
+    elif name == "tokens":
+        page.locator("a[href^='/tokens']").first.click()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_accessible(page: Page, name: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    open_page(page, name)
+    if folder := folder_of_screenshots():
+        page.screenshot(path=folder / f"{name}-{scheme}.png", full_page=True)
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]})
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_episode_is_found_by_filter_and_search(page: Page) -> None:
+    page.goto("/episodes?run=demo&verdict=unresolved")
+    unresolved = page.locator("[data-item]").count()
+    page.keyboard.press("/")
+    page.keyboard.type("store-1")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=store-1*")
+    assert 0 < page.locator("[data-item]").count() < unresolved
+    assert "verdict=unresolved" in page.url
+
+
+def test_keys_move_open_and_go_back(page: Page) -> None:
+    page.goto("/episodes?run=demo")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.locator("[data-item].selected").count() == 1
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/episode?*")
+    first = page.url
+    page.keyboard.press("]")
+    page.wait_for_url(lambda url: url != first)
+    page.keyboard.press("[")
+    page.wait_for_url(first)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_theme_is_kept(page: Page) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto("/")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Theme").click()
+    page.goto("/episodes")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_first_tab_skips_to_the_content(page: Page) -> None:
+    page.goto("/episodes")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_narrow_screen_does_not_scroll_sideways(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for name in ("runs", "episodes", "episode"):
+        open_page(page, name)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+
+
+def test_hostile_content_runs_nothing(page: Page) -> None:
+    page.goto("/episodes?run=hostile")
+    page.locator("[data-item] a").first.click()
+    page.keyboard.press("e")
+    assert "owned" not in page.title()
+    assert "<script>document.title='owned'</script>" in page.inner_text("main")
+    assert page.locator("main img, main iframe").count() == 0
