@@ -25,6 +25,7 @@ from .engines import RolloutEngines, RouterSpec, ServedEngines
 from .grading import GradingSpec
 from .judge import JudgeSpec, JudgeView
 from .model import LoraSpec, ModelSpec
+from .pod_template import RayPodTemplate
 from .pods import RayPods
 from .sandbox import RegistryRewrite, SandboxSpec
 from .source import SourceSpec
@@ -74,6 +75,7 @@ __all__ = [
     "LoraSpec",
     "ModelSpec",
     "ObservationSpec",
+    "RayPodTemplate",
     "RayPods",
     "RegistryRewrite",
     "Resources",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .base import ApiModel, KubernetesObject, Positive, Resources, TextMap
+from .pod_template import RayPodTemplate
 from .pods import RayPods
 
 EngineArguments = KubernetesObject
@@ -34,6 +35,8 @@ class Engines(ApiModel):
     """Router settings."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one engine Pod besides its GPUs, which are added."""
+    pod_template: RayPodTemplate | None = None
+    """What is added to engine Pods, those of a judge included; absent means nothing."""
 
 
 class RolloutEngines(Engines):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from .base import QUANTITY, ApiModel, ImageReference, NodeSelector, PullSecrets, Resources, TextMap, Tolerations
+from .base import QUANTITY, ApiModel, ImageReference, NodeSelector, PullSecrets, Resources, Rule, TextMap, Tolerations
+from .pod_template import ENVIRONMENT_RULE, RayPodTemplate
 
 
 class PodSettings(ApiModel):
@@ -33,5 +34,12 @@ class RayPods(PodSettings):
     """Image of every Ray Pod: driver, trainer ranks, engines."""
     head_resources: Resources = Field(default_factory=Resources)
     """Resources of the head Pod, which runs the driver, the router and, in training, the rollout workers."""
+    head_pod_template: RayPodTemplate | None = None
+    """What is added to the head Pod; absent means nothing."""
+    host_network: bool = False
+    """All Ray Pods use the network of their nodes: each takes Ray's ports there, so a node runs one Ray Pod, and
+    NetworkPolicies do not protect them. The operator must allow it: the chart's value hostPathVolumes."""
     shared_memory: Annotated[str, Field(max_length=32, pattern=QUANTITY)] = "2Gi"
     """Size of /dev/shm in every Ray Pod (a quantity); it counts against the Pod's memory."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (ENVIRONMENT_RULE,)

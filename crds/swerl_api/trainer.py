@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from .base import Positive, Resources, Rule
+from .pod_template import RayPodTemplate
 from .pods import RayPods
 
 Parallel = Annotated[int, Field(ge=1, le=4096)]
@@ -36,10 +37,16 @@ class TrainerSpec(RayPods):
     collective_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
     """Seconds that ranks wait for one another before the attempt ends. After half of it the stacks of all ranks are
     written to the job's folder."""
+    join_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
+    """Seconds from the driver's start in which all Ray Pods must join; then the attempt ends and says which are
+    missing. Raise it where nodes are added slowly."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one trainer Pod besides its GPUs, which are added."""
+    pod_template: RayPodTemplate | None = None
+    """What is added to trainer Pods; absent means nothing."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
+        *RayPods.cel_rules,
         Rule(
             "(self.replicas * (self.gpus > 0 ? self.gpus : 1))"
             " % (self.tensorParallel * self.pipelineParallel * self.contextParallel) == 0",

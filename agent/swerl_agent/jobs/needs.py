@@ -33,6 +33,9 @@ def named_images(spec: Json) -> dict[str, str]:
 
 
 def _objects(value: Any, path: str) -> Iterator[Need]:
+    if isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _objects(inner, f"{path}[{number}]")
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
@@ -45,6 +48,10 @@ def _objects(value: Any, path: str) -> Iterator[Need]:
             yield from (Need(field, "Secret", "v1", "secrets", str(name)) for name in inner)
         elif key == "imageSet":
             yield Need(field, "SweImageSet", API_VERSION, "sweimagesets", str(inner))
+        elif key == "secretName":
+            yield Need(field, "Secret", "v1", "secrets", str(inner))
+        elif key == "priorityClassName":
+            yield Need(field, "PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", str(inner), namespaced=False)
         elif key == "runtimeClassName":
             yield Need(field, "RuntimeClass", "node.k8s.io/v1", "runtimeclasses", str(inner), namespaced=False)
         elif key == "queueName":
@@ -54,6 +61,9 @@ def _objects(value: Any, path: str) -> Iterator[Need]:
 
 
 def _images(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _images(inner, f"{path}[{number}]")
     for key, inner in value.items() if isinstance(value, dict) else ():
         field = f"{path}.{key}"
         if key == "image" and isinstance(inner, str):

@@ -79,12 +79,15 @@ def pod_capacity_problem(kind: str, pod: Json, nodes: Sequence[Json]) -> Problem
 
 
 def pod_requests(pod: Json) -> Amounts:
-    """What the scheduler reserves: the containers together, or the largest init container if that is more; overhead."""
+    """What the scheduler reserves: containers and sidecars together, or the largest init container if that is more;
+    overhead."""
     total: Amounts = {"pods": Decimal(1)}
-    for container in pod["containers"]:
+    before = pod.get("initContainers", [])
+    sidecars = [container for container in before if container.get("restartPolicy") == "Always"]
+    for container in (*pod["containers"], *sidecars):
         for name, amount in _requests(container).items():
             total[name] = total.get(name, Decimal(0)) + amount
-    for init_requests in map(_requests, pod.get("initContainers", [])):
+    for init_requests in map(_requests, before):
         total = _maximum(total, init_requests)
     for name, amount in parse_amounts(pod.get("overhead")).items():
         total[name] = total.get(name, Decimal(0)) + amount

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swerl_api import JobReason, SweRLJobSpec
+from swerl_api import JobReason, RayPodTemplate, SweRLJobSpec
 from swerl_api.quantity import parse_amounts
 from swerl_kube import Json
 from swerl_plan import Machines, known_models, refusal
@@ -32,8 +32,9 @@ def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Problem | None:
 
 def machines(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Machines:
     """The largest GPU and host memory of the nodes that accept the job's Pods."""
-    trainer = spec.trainer
-    selector, tolerations = trainer.node_selector, toleration_manifests(trainer.tolerations, gpus=trainer.gpus > 0)
+    trainer, template = spec.trainer, spec.trainer.pod_template or RayPodTemplate()
+    selector = trainer.node_selector | template.node_selector
+    tolerations = toleration_manifests([*trainer.tolerations, *template.tolerations], gpus=trainer.gpus > 0)
     accepting = [node for node in nodes if accepts(node, selector, tolerations)]
     labels = [str(node["metadata"].get("labels", {}).get(GPU_MEMORY_LABEL, "")) for node in accepting]
     hosts = [parse_amounts(node.get("status", {}).get("allocatable")).get("memory") for node in accepting]

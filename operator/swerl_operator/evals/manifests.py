@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from swerl_api import Resources, SweEvalSpec
+from swerl_api import RayPodTemplate, Resources, SweEvalSpec
 from swerl_api.names import (
     API_KEY_VARIABLE,
     CHECKPOINTS_PATH,
@@ -93,11 +93,12 @@ def engines_plan(evaluation: Evaluation) -> RayClusterPlan:
     cuda = GPU_ENVIRONMENT if gpus else {}
     head = RayGroup(
         "head", ROLE_DRIVER, 1, 0, rollout.head_resources, {}, volumes, "rollout.headResources",
-        ports={"router": ROUTER_PORT},
+        ports={"router": ROUTER_PORT}, template=rollout.head_pod_template or RayPodTemplate(),
     )  # fmt: skip
     engines = RayGroup(
-        "engine", ROLE_ENGINE, rollout.engines, gpus, rollout.resources, {ENGINE_RESOURCE: 1}, volumes, "rollout", cuda
-    )
+        "engine", ROLE_ENGINE, rollout.engines, gpus, rollout.resources, {ENGINE_RESOURCE: 1}, volumes, "rollout", cuda,
+        template=rollout.pod_template or RayPodTemplate(),
+    )  # fmt: skip
     metadata = evaluation.metadata(evaluation.cluster_name)
     return RayClusterPlan(metadata, evaluation.labels(), evaluation.account, rollout, "rollout", [head, engines])
 

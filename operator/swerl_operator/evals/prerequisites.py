@@ -13,6 +13,7 @@ from swerl_api.sweeval import TrainedModel
 from swerl_api.volumes import OutputVolume
 from swerl_kube import Json, KubeClient
 
+from ..checks.pod_templates import template_problems, template_references
 from ..checks.prerequisites import (
     Reference,
     host_path_problems,
@@ -23,8 +24,10 @@ from ..checks.prerequisites import (
 )
 from ..context import Settings
 from ..problem import Problem
+from ..ray.cluster import RayClusterPlan
 from ..status_builder import invalid_spec_message
 from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
+from .manifests import engines_plan
 
 
 async def find_model(
@@ -44,7 +47,15 @@ async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, setting
     problems = await missing_kuberay(api) if evaluation.starts_engines else []
     problems += host_path_problems(settings.host_path_volumes, _volumes(evaluation))
     references, role = _references(evaluation), settings.driver_cluster_role
-    return problems + await missing_objects(api, evaluation.namespace, references, evaluation.spec.sandbox, role)
+    problems += await missing_objects(api, evaluation.namespace, references, evaluation.spec.sandbox, role)
+    if plan := _plan(evaluation):
+        problems += await template_problems(api, plan, settings.host_path_volumes)
+    return problems
+
+
+def _plan(evaluation: Evaluation) -> RayClusterPlan | None:
+    """The engines' Ray cluster, if the evaluation has one and its model is known."""
+    return engines_plan(evaluation) if evaluation.starts_engines and evaluation.served is not None else None
 
 
 def _trained_model(
@@ -86,6 +97,8 @@ def _references(evaluation: Evaluation) -> Iterator[Reference]:
             yield from source_references(field, served.source)
     for field, volume in _volumes(evaluation):
         yield from volume_references(field, volume)
+    if plan := _plan(evaluation):
+        yield from template_references(plan)
     yield from source_references("tasks.source", spec.tasks.source)
     if spec.agent.prompt_templates is not None:
         yield "configmaps", spec.agent.prompt_templates.config_map.name, "agent.promptTemplates"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from swerl_api import SourceSpec
+from swerl_api import RayPodTemplate, SourceSpec
 from swerl_api.names import (
     DRIVER_METRICS_PORT_NAME,
     ENGINE_RESOURCE,
@@ -96,6 +96,7 @@ def _head(attempt: Attempt) -> RayGroup:
         volumes,
         "trainer.headResources",
         ports={DRIVER_METRICS_PORT_NAME: METRICS_PORT},
+        template=spec.trainer.head_pod_template or RayPodTemplate(),
     )
 
 
@@ -108,7 +109,16 @@ def _train(attempt: Attempt) -> RayGroup:
     cuda = GPU_ENVIRONMENT | memory if trainer.gpus else {}
     volumes = _model_volumes(attempt)
     return RayGroup(
-        "train", ROLE_TRAIN, trainer.replicas, trainer.gpus, trainer.resources, ray_resources, volumes, "trainer", cuda
+        "train",
+        ROLE_TRAIN,
+        trainer.replicas,
+        trainer.gpus,
+        trainer.resources,
+        ray_resources,
+        volumes,
+        "trainer",
+        cuda,
+        template=trainer.pod_template or RayPodTemplate(),
     )
 
 
@@ -127,19 +137,28 @@ def _engines(attempt: Attempt) -> list[RayGroup]:
             ray_resources,
             volumes,
             "rollout",
+            template=rollout.pod_template or RayPodTemplate(),
         )
     ]
 
 
 def _judges(attempt: Attempt) -> list[RayGroup]:
-    judge, resources = attempt.spec.judge, attempt.spec.rollout.resources
+    judge, rollout = attempt.spec.judge, attempt.spec.rollout
     if judge is None:
         return []
     ray_resources = {JUDGE_RESOURCE: 1}
     volumes = [*_common_volumes(attempt), source_volumes("judge", JUDGE_PATH, judge.model)]
     return [
         RayGroup(
-            "judge", ROLE_ENGINE, judge.engines, judge.gpus_per_engine, resources, ray_resources, volumes, "rollout"
+            "judge",
+            ROLE_ENGINE,
+            judge.engines,
+            judge.gpus_per_engine,
+            rollout.resources,
+            ray_resources,
+            volumes,
+            "rollout",
+            template=rollout.pod_template or RayPodTemplate(),
         )
     ]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from swerl_api import SweRLJobSpec
 from swerl_kube import KubeClient
 
+from ..checks.pod_templates import template_problems, template_references
 from ..checks.prerequisites import (
     Reference,
     host_path_problems,
@@ -21,6 +22,7 @@ from ..checks.prerequisites import (
 from ..context import Settings
 from ..problem import Problem
 from .attempt import Attempt
+from .manifests import cluster_plan
 
 
 async def missing_prerequisites(api: KubeClient, attempt: Attempt, settings: Settings) -> list[Problem]:
@@ -28,11 +30,14 @@ async def missing_prerequisites(api: KubeClient, attempt: Attempt, settings: Set
     spec, role = attempt.spec, settings.driver_cluster_role
     found = await missing_kuberay(api)
     found += host_path_problems(settings.host_path_volumes, [("checkpoint.volume", spec.checkpoint.volume)])
-    return found + await missing_objects(api, attempt.namespace, references(spec), spec.sandbox, role)
+    plan = cluster_plan(attempt)
+    named = [*references(spec), *template_references(plan)]
+    found += await missing_objects(api, attempt.namespace, named, spec.sandbox, role)
+    return found + await template_problems(api, plan, settings.host_path_volumes)
 
 
 def references(spec: SweRLJobSpec) -> Iterator[Reference]:
-    """Namespaced objects the spec names."""
+    """Namespaced objects that the spec names and all Ray Pods, or the head, mount."""
     yield from source_references("model.source", spec.model.source)
     yield from source_references("tasks.source", spec.tasks.source)
     if spec.evaluation is not None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from swerl_api import RayPods, Resources
-from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
+from swerl_api import RayPods, RayPodTemplate, Resources
+from swerl_api.names import ROLE_DRIVER, ROLE_LABEL, ROLE_TRAIN
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.pods import PodSettings
 from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
+from .templates import prefer_together, template_volumes, with_template
 from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
 
 RAY_API = "ray.io/v1"
@@ -66,6 +67,7 @@ class RayGroup:
     spec_field: str  # the field that sizes its Pods
     environment: dict[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)  # besides Ray's; those of the head become its Service's
+    template: RayPodTemplate = field(default_factory=RayPodTemplate)  # what the user adds to its Pods
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class RayClusterPlan:
     pods: RayPods
     spec_field: str  # the field that holds `pods`
     groups: Sequence[RayGroup]
+
+    def template_field(self, group: RayGroup) -> str:
+        """The field that holds the template of `group`."""
+        return f"{self.spec_field}.headPodTemplate" if group.role == ROLE_DRIVER else f"{group.spec_field}.podTemplate"
 
 
 def ray_cluster(plan: RayClusterPlan) -> Json:
@@ -102,7 +108,7 @@ def ray_cluster(plan: RayClusterPlan) -> Json:
 
 def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
     """Pod template of `group`."""
-    merged = merge_volumes(group.volumes)
+    merged = merge_volumes([*group.volumes, template_volumes(group.template)])
     wait = [] if group.role == ROLE_DRIVER else [_wait_for_head(plan)]
     pod: Json = {
         "restartPolicy": "Never",
@@ -118,8 +124,14 @@ def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
     }
     if group.role == ROLE_DRIVER:
         pod["serviceAccountName"] = plan.account
-    labels = {**plan.labels, ROLE_LABEL: group.role}
-    return {"metadata": without_mesh({"labels": labels}), "spec": {key: v for key, v in pod.items() if v != []}}
+    if group.role == ROLE_TRAIN and group.gpus and group.replicas > 1:
+        pod["affinity"] = prefer_together(plan.labels, group.role)  # most traffic is between neighbouring ranks
+    if plan.pods.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    ours = {"metadata": {"labels": {**plan.labels, ROLE_LABEL: group.role}}, "spec": pod}
+    manifest = with_template(ours, group.template)
+    spec = {key: value for key, value in manifest["spec"].items() if value != []}
+    return {"metadata": without_mesh(manifest["metadata"]), "spec": spec}
 
 
 def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
@@ -127,9 +139,11 @@ def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
     return list(dict.fromkeys([*pods.pull_secrets, *merged.pull_secrets]))
 
 
-def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Json:
-    """`env` and `envFrom` of a container: values of the user override `environment`."""
-    values = {**environment, **pods.env}
+def container_environment(
+    pods: PodSettings, environment: Mapping[str, str], template: RayPodTemplate | None = None
+) -> Json:
+    """`env` and `envFrom` of a container: values of the user override `environment`, those of `template` all others."""
+    values = {**environment, **pods.env, **(template.env if template else {})}
     return {"env": [{"name": name, "value": value} for name, value in values.items()], **secret_environment(pods)}
 
 
@@ -156,7 +170,7 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) ->
     container: Json = {
         "name": f"ray-{group.name}",
         "image": plan.pods.image,
-        **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment),
+        **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment, group.template),
         "resources": container_resources(group),
         "securityContext": security,
         "readinessProbe": _probe(period=2, failures=30),
@@ -166,6 +180,9 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) ->
     if group.role == ROLE_DRIVER:
         ports = {"gcs": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
         container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+    if plan.pods.host_network:  # the scheduler then gives no node two Ray Pods, whose ports are the same
+        agent = {"name": "agent", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}
+        container["ports"] = [*container.get("ports", []), agent]
     return container
 
 

@@ -99,10 +99,17 @@ def merge_volumes(parts: Iterable[PodVolumes]) -> PodVolumes:
             elif not claim.get("readOnly"):
                 known["persistentVolumeClaim"].pop("readOnly", None)  # source mounts stay read-only
             renamed[volume["name"]] = known["name"]
-        merged.mounts.extend(mount | {"name": renamed.get(mount["name"], mount["name"])} for mount in part.mounts)
-        merged.init_containers.extend(part.init_containers)
+        merged.mounts.extend(_renamed(part.mounts, renamed))
+        merged.init_containers.extend(
+            container | {"volumeMounts": _renamed(container.get("volumeMounts", []), renamed)}
+            for container in part.init_containers
+        )
         merged.pull_secrets.extend(secret for secret in part.pull_secrets if secret not in merged.pull_secrets)
     return merged
+
+
+def _renamed(mounts: list[Json], names: dict[str, str]) -> list[Json]:
+    return [mount | {"name": names.get(mount["name"], mount["name"])} for mount in mounts]
 
 
 def _output(name: str, volume: OutputVolume) -> Json:
