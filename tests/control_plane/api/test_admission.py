@@ -13,6 +13,7 @@ import yaml
 from .conftest import ROOT, Kubectl
 
 GOOD = [ROOT / "swerljob.yaml", *sorted((ROOT / "examples").glob("*.yaml"))]
+RECIPES = sorted((ROOT / "examples/networks").glob("*.yaml"))
 BAD = sorted((ROOT / "examples/invalid").glob("*.yaml"))
 EXPECT = "# expect: "
 
@@ -65,6 +66,16 @@ def test_every_object_of_the_example_folder_is_accepted(kubectl: Kubectl, namesp
             body["metadata"]["namespace"] = namespace  # its own does not exist here
         done = kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
         assert done.returncode == 0, f"{body['kind']}: {done.stderr}"
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_job_with_a_recipe_for_a_network_is_accepted(kubectl: Kubectl, namespace: str, recipe: Path) -> None:
+    job = str(ROOT / "examples/swerljob-8x8-32b.yaml")
+    patch = ("patch", "--local", "-f", job, "--type=merge", f"--patch-file={recipe}", "-o", "yaml")
+    patched = kubectl(*patch)
+    assert patched.returncode == 0, patched.stderr
+    done = kubectl("apply", "--dry-run=server", "-n", namespace, "-f", "-", stdin=patched.stdout)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)

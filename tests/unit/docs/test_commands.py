@@ -47,6 +47,7 @@ RUN_BY = {
     "kubectl apply -f swerljob.yaml": (README, "kubectl apply -f swerljob.yaml"),
     "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", '"examples").glob('),
     "helm install swe-rl charts/": (README, "helm install swe-rl charts/"),
+    "kubectl patch --local": ("tests/control_plane/api/test_admission.py", '"patch", "--local"'),
     "swerl doctor": ("tests/control_plane/api/test_doctor.py", '"doctor", "--output", "json"'),
     **dict.fromkeys(
         (
