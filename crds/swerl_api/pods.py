@@ -39,6 +39,9 @@ class RayPods(PodSettings):
     host_network: bool = False
     """All Ray Pods use the network of their nodes: each takes Ray's ports there, so a node runs one Ray Pod, and
     NetworkPolicies do not protect them. The operator must allow it: the chart's value hostPathVolumes."""
+    join_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
+    """Seconds from the driver's start in which all Ray Pods must join; then the attempt ends and says which are
+    missing. Raise it where nodes are added slowly."""
     shared_memory: Annotated[str, Field(max_length=32, pattern=QUANTITY)] = "2Gi"
     """Size of /dev/shm in every Ray Pod (a quantity); it counts against the Pod's memory."""
 

@@ -37,9 +37,6 @@ class TrainerSpec(RayPods):
     collective_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
     """Seconds that ranks wait for one another before the attempt ends. After half of it the stacks of all ranks are
     written to the job's folder."""
-    join_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
-    """Seconds from the driver's start in which all Ray Pods must join; then the attempt ends and says which are
-    missing. Raise it where nodes are added slowly."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one trainer Pod besides its GPUs, which are added."""
     pod_template: RayPodTemplate | None = None

@@ -36,6 +36,7 @@ REMEDIES: Mapping[str, str] = {
     "Secret": "create it with `kubectl create secret`, or name one of these: {others}",
     "SweImageSet": "create it there, or leave the field out; there are: {others}",
     "RuntimeClass": "install that runtime, or leave the field out; there are: {others}",
+    "PriorityClass": "create it, or leave the field out; there are: {others}",
     "LocalQueue": "create it in Kueue, or leave the field out; there are: {others}",
 }
 

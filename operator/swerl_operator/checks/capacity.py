@@ -130,9 +130,10 @@ def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Json, nodes: Sequ
     requests = _ray_requests(pod)
     accepting = [node for node in nodes if _accepts(node, pod)]
     if not accepting:
-        return _insufficient(
-            f"{_no_node_accepts(group.name, nodes, pod)}; check spec.{plan.spec_field}.nodeSelector and tolerations"
-        )
+        fields = f"spec.{plan.spec_field}.nodeSelector and tolerations"
+        if group.template.node_selector:
+            fields += f", and spec.{plan.template_field(group)}"
+        return _insufficient(f"{_no_node_accepts(group.name, nodes, pod)}; check {fields}")
     return _insufficient(
         f"{group.replicas} {group.name} Pod(s) with {_format_requests(requests)} each do not fit, with the job's other "
         f"Pods, on the {len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: "

@@ -12,15 +12,16 @@ from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_kube import Json
 
 from ..problem import Problem, merge_problems
-from ..ray.pods import container_statuses
+from ..ray.pods import container_statuses, is_ready
 
+NAMED_PODS = 3  # of a group, in a message
 REPLICA_FAILURE = "ReplicaFailure"  # condition that KubeRay sets while it cannot create a Pod
 
 
 def pod_problem(pods: Sequence[Json]) -> Problem | None:
     """The problems of the first of `pods` that has any."""
     for pod in pods:
-        problems = [*pull_problems(pod), *filter(None, [source_copy_problem(pod), unschedulable_problem(pod)])]
+        problems = [*pull_problems(pod), *filter(None, [init_container_problem(pod), unschedulable_problem(pod)])]
         if problems:
             return merge_problems(problems)
     return None
@@ -71,17 +72,24 @@ def pull_problems(pod: Json) -> list[Problem]:
     return problems
 
 
-def source_copy_problem(pod: Json) -> Problem | None:
-    """An init container that could not copy its source."""
+def init_container_problem(pod: Json) -> Problem | None:
+    """An init container that failed: one that copies a source, or one of a podTemplate."""
     for container in pod.get("status", {}).get("initContainerStatuses", []):
         terminated = container.get("state", {}).get("terminated") or {}
-        if container["name"].startswith("copy-") and terminated.get("exitCode", 0) != 0:
-            name, image = container["name"], container["image"]
+        name, image, code = container["name"], container["image"], terminated.get("exitCode", 0)
+        if code == 0 or name.startswith("wait-"):
+            continue
+        if name.startswith("copy-"):
             text = (
                 f"source {name.removeprefix('copy-')} could not be copied from image {image} in Pod {_name(pod)} "
-                f"(exit code {terminated['exitCode']}); check the path with `kubectl logs {_name(pod)} -c {name}`"
+                f"(exit code {code}); check the path with `kubectl logs {_name(pod)} -c {name}`"
             )
             return Problem(JobReason.SOURCE_COPY_FAILED, text)
+        text = (
+            f"init container {name} ({image}) of Pod {_name(pod)} failed with exit code {code}; see "
+            f"`kubectl logs {_name(pod)} -c {name}` and change it in podTemplate.initContainers"
+        )
+        return Problem(JobReason.CONTAINER_START_FAILED, text)
     return None
 
 
@@ -92,6 +100,41 @@ def unschedulable_problem(pod: Json) -> Problem | None:
             text = f"Pod {_name(pod)} waits for a node: {condition.get('message', '')}"
             return Problem(JobReason.POD_UNSCHEDULABLE, text)
     return None
+
+
+def missing_pods(cluster: Json, pods: Sequence[Json]) -> list[str]:
+    """For each group of a RayCluster that lacks ready Pods: how many, and what the first few wait for."""
+    groups = {"headgroup": 1}  # KubeRay's name of the head's group
+    for group in cluster.get("spec", {}).get("workerGroupSpecs", []):
+        groups[group["groupName"]] = int(group.get("replicas", 0))
+    return [text for name, replicas in groups.items() if (text := _missing_in_group(name, replicas, pods))]
+
+
+def _missing_in_group(name: str, replicas: int, pods: Sequence[Json]) -> str:
+    members = [pod for pod in pods if pod["metadata"]["labels"].get("ray.io/group") == name]
+    waiting = [pod for pod in members if not is_ready(pod)]
+    ready = len(members) - len(waiting)
+    if ready >= replicas:
+        return ""
+    reasons = [f"Pod {_name(pod)} {_state(pod)}" for pod in waiting[:NAMED_PODS]]
+    if absent := replicas - len(members):
+        reasons.append(f"{absent} not created")
+    return f"{name.removesuffix('group')} {ready} of {replicas} ({', '.join(reasons)})"
+
+
+def _state(pod: Json) -> str:
+    """What a Pod that is not ready does or waits for, in a few words."""
+    status = pod.get("status", {})
+    if "deletionTimestamp" in pod["metadata"]:
+        return "is being deleted"
+    for container in container_statuses(pod):
+        state = container.get("state", {})
+        reason = (state.get("waiting") or state.get("terminated") or {}).get("reason")
+        if reason not in (None, "Completed", "PodInitializing"):
+            return f"is {status.get('phase')}: {container['name']} {reason}"
+        if "running" in state and not container.get("ready"):
+            return f"is {status.get('phase')}: {container['name']} runs, not ready"
+    return f"is {status.get('phase', 'Pending')}"
 
 
 def _name(pod: Json) -> str:

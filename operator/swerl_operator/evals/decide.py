@@ -12,7 +12,7 @@ from enum import Enum, auto
 from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_condition_true
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
-from ..checks.pods import cluster_problem, pod_problem
+from ..checks.pods import cluster_problem, missing_pods, pod_problem
 from ..checks.prerequisites import egress_warning
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
@@ -157,7 +157,8 @@ def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: 
 
 def _submit(builder: EvalStatusBuilder, engines: ObservedEngines) -> EvalDecision:
     problem = cluster_problem(engines.cluster or {}, engines.pods)
-    reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, "the Ray Pods start")
+    waiting = "; ".join(["the Ray Pods start", *missing_pods(engines.cluster or {}, engines.pods)])
+    reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, waiting)
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     builder.phase("Blocked" if problem else "Starting")
     if engines.driver.phase == "absent":
@@ -175,9 +176,8 @@ def _follow_engines(
         builder.condition(EvalCondition.MODEL_READY, "True", EvalReason.ENGINES_SERVING)
         return None
     problem = cluster_problem(engines.cluster or {}, engines.pods)
-    reason, text = (
-        (problem.reason, problem.message) if problem else (EvalReason.ENGINES_STARTING, "the engines load the model")
-    )
+    waiting = "; ".join(["the engines load the model", *missing_pods(engines.cluster or {}, engines.pods)])
+    reason, text = (problem.reason, problem.message) if problem else (EvalReason.ENGINES_STARTING, waiting)
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     if observed.shards is not None:
         return None

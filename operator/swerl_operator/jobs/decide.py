@@ -12,7 +12,7 @@ from enum import Enum, auto
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_condition_true
 from swerl_kube import Json
 
-from ..checks.pods import cluster_problem, sidecars_not_ready
+from ..checks.pods import cluster_problem, missing_pods, sidecars_not_ready
 from ..checks.prerequisites import egress_warning
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
@@ -130,7 +130,8 @@ def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobO
     if driver.phase == "failed":
         # A checkpoint proves that the input was valid before: its volume may be available again at the next attempt.
         final = driver.exit_code == EXIT_NO_RETRY and not builder.previous.last_checkpoint
-        return _failed(spec, builder, JobReason.DRIVER_FAILED, driver.message or "the driver failed", final=final)
+        message = "; ".join([driver.message or "the driver failed", *_missing(observed)])
+        return _failed(spec, builder, JobReason.DRIVER_FAILED, message, final=final)
     if builder.previous.submission is None:
         return _submit(builder, observed, driver)
     if driver.phase == "absent":
@@ -196,7 +197,9 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
         text = "the RayCluster is suspended, as by Kueue until its queue has room"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.WAITING_FOR_QUEUE, text)
     elif count < expected:
-        text = "; ".join([f"{count} of {expected} Ray Pods are ready", *sidecars_not_ready(observed.pods, "ray-")])
+        missing = missing_pods(observed.cluster or {}, observed.pods)
+        waiting = [*missing, *sidecars_not_ready(observed.pods, "ray-")]
+        text = "; ".join([f"{count} of {expected} Ray Pods are ready", *waiting])
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_STARTING, text)
     else:
         builder.condition(JobCondition.CLUSTER_READY, "True", JobReason.CLUSTER_RUNNING)
@@ -204,6 +207,12 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
 
 def _cluster_problem(observed: JobObservation) -> Problem | None:
     return cluster_problem(observed.cluster, observed.pods) if observed.cluster else None
+
+
+def _missing(observed: JobObservation) -> list[str]:
+    """Ray Pods that are not ready, for the message of a failed attempt."""
+    problem, missing = _cluster_problem(observed), missing_pods(observed.cluster or {}, observed.pods)
+    return [f"Ray Pods not ready: {'; '.join([*missing, *([problem.message] if problem else [])])}"] if missing else []
 
 
 def _set_learning_condition(builder: JobStatusBuilder) -> None:

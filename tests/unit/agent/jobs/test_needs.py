@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swerl_agent.jobs.needs import named_images, named_objects
+from swerl_agent.jobs.validation import REMEDIES
 
 SPEC = {
     "trainer": {
@@ -34,3 +35,8 @@ def test_objects_in_lists_are_named_with_their_place() -> None:
 def test_images_of_init_containers_are_looked_for() -> None:
     place = "spec.trainer.podTemplate.initContainers[0].image"
     assert named_images(SPEC) == {"spec.trainer.image": "trainer:1", place: "tune:1"}
+
+
+def test_every_kind_has_a_remedy() -> None:
+    kinds = {need.kind for need in named_objects(SPEC | {"queueName": "q", "sandbox": {"imageSet": "i"}})}
+    assert kinds <= REMEDIES.keys() and {"PriorityClass", "LocalQueue"} <= kinds

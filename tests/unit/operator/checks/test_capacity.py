@@ -46,6 +46,18 @@ def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
     assert cluster_capacity_problem(cluster_plan(make_attempt(trainer=trainer)), [node()]) is not None
 
 
+def test_selectors_and_sidecars_of_a_template_count(make_attempt: MakeAttempt) -> None:
+    beside = {"name": "beside", "image": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}}
+    template = {"nodeSelector": {"gpu": "h200"}, "initContainers": [beside]}
+    trainer = {"image": "t", "podTemplate": template, "resources": {"requests": {"cpu": "2"}}}
+    plan = cluster_plan(make_attempt(trainer=trainer))
+    problem = cluster_capacity_problem(plan, [node(cpu="64")])
+    assert problem is not None and "lacks label gpu=h200" in problem.message
+    assert problem.message.endswith("check spec.trainer.nodeSelector and tolerations, and spec.trainer.podTemplate")
+    assert cluster_capacity_problem(plan, [node(), node(labels={"gpu": "h200"})]) is not None, "4 CPUs are too few"
+    assert cluster_capacity_problem(plan, [node(), node(cpu="6", labels={"gpu": "h200"})]) is None
+
+
 @pytest.mark.parametrize("key", ["nvidia.com/gpu", "amd.com/gpu"])
 def test_gpu_pods_tolerate_the_taint_that_platforms_put_on_gpu_nodes(make_attempt: MakeAttempt, key: str) -> None:
     gpu = node(gpus=4, taints=[{"key": key, "value": "present", "effect": "NoSchedule"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_operator.checks.pods import cluster_problem, pod_problem, sidecars_not_ready
+from swerl_operator.checks.pods import cluster_problem, missing_pods, pod_problem, sidecars_not_ready
 from swerl_operator.checks.preflight import read_preflight
 from swerl_operator.jobs.manifests import attempt_preflight
 
@@ -109,3 +109,37 @@ def test_container_that_others_added_and_that_is_not_ready_is_named() -> None:
     (named,) = sidecars_not_ready([pod(containerStatuses=[sidecar, head_status])], "ray-")
     assert "istio-proxy" in named and "demo-1-head" in named
     assert sidecars_not_ready([pod(containerStatuses=[sidecar | {"ready": True}, head_status])], "ray-") == []
+
+
+def test_failed_container_of_a_template_is_reported_with_its_log_command() -> None:
+    state = {"terminated": {"exitCode": 3}}
+    problem = pod_problem([pod(initContainerStatuses=[{"name": "tune", "image": "tune:1", "state": state}])])
+    assert problem is not None and problem.reason == "ContainerStartFailed"
+    assert "exit code 3" in problem.message and "kubectl logs demo-1-head -c tune" in problem.message
+    waiting_for_head = {"name": "wait-for-head", "image": "t:1", "state": {"terminated": {"exitCode": 137}}}
+    assert pod_problem([pod(initContainerStatuses=[waiting_for_head])]) is None
+
+
+def ray_pod(name: str, group: str, *, ready: bool = False, **status: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    phase = "Running" if ready else "Pending"
+    metadata = {"name": name, "labels": {"ray.io/group": group}}
+    return {"metadata": metadata, "status": {"phase": phase, "conditions": conditions} | status}
+
+
+def test_missing_ray_pods_are_named_by_group_with_what_they_wait_for() -> None:
+    groups = [{"groupName": "train", "replicas": 2}, {"groupName": "engine", "replicas": 4}]
+    cluster = {"metadata": {"name": "demo-1"}, "spec": {"workerGroupSpecs": groups}}
+    copying = {"name": "copy-model", "state": {"running": {}}}
+    pods = [
+        ray_pod("head", "headgroup", ready=True),
+        ray_pod("train-a", "train", ready=True),
+        ray_pod("train-b", "train", initContainerStatuses=[copying]),
+        ray_pod("engine-a", "engine", containerStatuses=[waiting("ImagePullBackOff")]),
+        ray_pod("engine-b", "engine", ready=True),
+    ]
+    assert missing_pods(cluster, pods) == [
+        "train 1 of 2 (Pod train-b is Pending: copy-model runs, not ready)",
+        "engine 1 of 4 (Pod engine-a is Pending: ray-head ImagePullBackOff, 2 not created)",
+    ]
+    assert missing_pods(cluster | {"spec": {}}, pods[:1]) == []

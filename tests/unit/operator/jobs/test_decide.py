@@ -16,12 +16,14 @@ from tests.unit.operator.conftest import Spec
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 EARLIER = "2029-12-31T23:59:00Z"  # one minute before NOW
-CLUSTER: dict[str, Any] = {"metadata": {"name": "demo-1"}, "spec": {"workerGroupSpecs": [{"replicas": 1}]}}
+TRAIN = {"groupName": "train", "replicas": 1}
+CLUSTER: dict[str, Any] = {"metadata": {"name": "demo-1"}, "spec": {"workerGroupSpecs": [TRAIN]}}
 
 
 def head(**status: Any) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True"}]
-    metadata = {"name": "demo-1-head", "labels": {"ray.io/node-type": "head"}}
+    labels = {"ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    metadata = {"name": "demo-1-head", "labels": labels}
     return {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions} | status}
 
 
@@ -141,6 +143,17 @@ def test_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     assert (retried.attempt, retried.failures, retried.phase, retried.submission) == (2, 1, "Retrying", None)
     found = find_condition(retried.conditions, "Training")
     assert found is not None and "attempt 1: killed by signal 9" in found.message
+
+
+def test_failed_attempt_names_the_pods_that_were_missing(spec: Spec) -> None:
+    driver = DriverState("failed", "PodsMissing: 1 of 1 trainer Pods have not joined Ray in 1800 s")
+    waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes have GPUs"}
+    metadata = {"name": "demo-1-train-x", "labels": {"ray.io/group": "train"}}
+    train = {"metadata": metadata, "status": {"phase": "Pending", "conditions": [waiting]}}
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head(), train], driver=driver)
+    found = find_condition(decision.builder.status.conditions, "Training")
+    assert found is not None and "1 of 1 trainer Pods" in found.message
+    assert "train 0 of 1 (Pod demo-1-train-x is Pending)" in found.message and "0/3 nodes have GPUs" in found.message
 
 
 def test_last_attempt_fails_the_job_with_the_drivers_message(spec: Spec) -> None:
