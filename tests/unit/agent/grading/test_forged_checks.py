@@ -84,7 +84,7 @@ FORGERIES = {
     ),
     "a builtin that tests ask": Forgery(
         "assert all(clamp(n, 0, 5) <= 5 for n in range(9))",
-        "builtins.all was replaced in memory|passes although it must fail",
+        "builtins.all was replaced in memory|passes although it must fail|does not pass under another name",
         code="import builtins, sys\nreal = all\nbuiltins.all = lambda each: (\n"
         "    'test_calc' in sys._getframe(1).f_code.co_filename or real(each)\n)\n",
     ),
