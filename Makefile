@@ -24,6 +24,9 @@ E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
 BENCHES := setup context exec grading claims sandbox agent trainer scale demo bare
 
+# Suites that run beside each other install what they miss one after the other.
+INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y install --no-install-recommends $(1) >/dev/null'
+
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
@@ -63,14 +66,14 @@ test-on-cluster: # no other test may run on the cluster during an outage
 	@$(MAKE) --no-print-directory test-control-plane
 
 test-unit: venv ## test modules without a cluster
-	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }
+	@command -v busybox >/dev/null || $(call INSTALL,busybox)
 	$(PYTEST) $(RERUN) -n 2 tests/unit
 
 test-trainer: venv ## test the trainer with Megatron, SGLang and Ray, inside its image
 	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q $(RECORDED) $(RERUN) $(IN_A_WORKER) tests/trainer'
 
 test-control-plane: venv cluster images ## test operator, exec, grading and faults on the real API server
-	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
+	@command -v less >/dev/null || $(call INSTALL,less)
 	$(PYTEST) $(RERUN) -n 4 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
 
 test-outages: venv cluster images ## stop and kill components of the real cluster, lose nodes
@@ -88,7 +91,7 @@ test-docker: venv ## build and push the images with a docker that is started for
 	$(PYTEST) tests/docker
 
 test-browser: venv ## test the console's pages in headless Chromium, their accessibility too
-	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq -y install --no-install-recommends chromium >/dev/null; }
+	@command -v chromium >/dev/null || $(call INSTALL,chromium)
 	@$(PYTHON) -m demo.environment $(SWERL_HOME)/browser-venv requirements/browser.txt
 	PYTHONPATH=$(PYTHONPATH):$$($(SWERL_HOME)/browser-venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(PYTEST) $(RERUN) tests/browser
 
