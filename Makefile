@@ -65,7 +65,13 @@ test-on-cluster: # no other test may run on the cluster during an outage
 	@$(MAKE) --no-print-directory test-outages
 	@$(MAKE) --no-print-directory test-control-plane
 
-test-unit: venv ## test modules without a cluster
+# Debian's package, unpacked: the tests start the programs themselves.
+$(SWERL_HOME)/bin/promtool:
+	@folder=$$(mktemp -d) && cd $$folder && apt-get -qq update && \
+	apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && \
+	mkdir -p $(@D) && mv usr/bin/prometheus $(@D) && mv usr/bin/promtool $(@D) && rm -rf $$folder
+
+test-unit: venv $(SWERL_HOME)/bin/promtool ## test modules without a cluster
 	@command -v busybox >/dev/null || $(call INSTALL,busybox)
 	$(PYTEST) $(RERUN) -n 2 tests/unit
 

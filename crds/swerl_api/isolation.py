@@ -18,6 +18,7 @@ Target = tuple[str, int]  # host, TCP port
 SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints each address that answers on a line
 CONNECT_SECONDS = 1  # a reachable address answers in milliseconds
 API_PORT = 6443  # where the probe tries the API server of a node at link-local addresses
+UNCHECKED = "isolation cannot be checked"  # begins a failure that says nothing about the network
 NO_TOOL = 3  # exit code of the script when the image has no tool to connect with
 
 
@@ -33,8 +34,8 @@ def probe_arguments(
 def probe_failure(exit_code: int, output: str) -> str:
     """Why a script that ended so checked nothing; '' if it did. `output`: what else it printed."""
     if exit_code == NO_TOOL:
-        return "isolation cannot be checked: the image has no bash, python3 or nc; set egress: allow"
-    return f"isolation cannot be checked: exit code {exit_code}: {output.strip()}".rstrip(": ") if exit_code else ""
+        return f"{UNCHECKED}: the image has no bash, python3 or nc; set egress: allow"
+    return f"{UNCHECKED}: exit code {exit_code}: {output.strip()}".rstrip(": ") if exit_code else ""
 
 
 def reachability_problem(answers: str) -> str:

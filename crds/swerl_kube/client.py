@@ -13,7 +13,7 @@ from . import config
 from .errors import NotFound
 from .exec import HANDSHAKE_ATTEMPTS, ExecChannel, exec_output, open_exec
 from .paths import resource_path
-from .transport import ClientOptions, Json, Transport
+from .transport import ClientOptions, Json, Observer, Transport
 from .watch import SERVER_TIMEOUT, Event, stream_query, watch
 
 
@@ -22,10 +22,14 @@ class KubeClient(Transport):
 
     @classmethod
     def from_environment(
-        cls, kubeconfig: str | config.KubeContext | None = None, options: ClientOptions | None = None
+        cls,
+        kubeconfig: str | config.KubeContext | None = None,
+        options: ClientOptions | None = None,
+        *,
+        observer: Observer | None = None,
     ) -> Self:
         """From `kubeconfig`, $KUBECONFIG, the Pod's service account or ~/.kube/config; raises ConfigError."""
-        return cls(config.load(kubeconfig), options)
+        return cls(config.load(kubeconfig), options, observer=observer)
 
     async def get(self, api: str, resource: str, namespace: str | None, name: str) -> Json:
         """The object; raises NotFound."""

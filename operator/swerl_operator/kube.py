@@ -23,13 +23,7 @@ OPTIONS = ClientOptions(call_timeout=15.0, connections=64, read_attempts=1, watc
 
 def operator_client(metrics: Metrics, options: ClientOptions = OPTIONS) -> KubeClient:
     """The client of the surrounding Pod or kubeconfig, measured in `metrics`; raises ConfigError without either."""
-
-    def observe(method: str, status: int | None, seconds: float) -> None:
-        metrics.api_seconds.labels(verb=method).observe(seconds)
-        if status is not None:
-            metrics.api_requests.labels(verb=method, code=f"{status // 100}xx").inc()
-
-    return KubeClient(load(), options, observer=observe)
+    return KubeClient(load(), options, observer=metrics.api_request)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

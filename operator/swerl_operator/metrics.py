@@ -30,5 +30,14 @@ class Metrics:
             PREFIX + "reconcile_seconds", "Seconds per reconciliation.", ["kind"], registry=self.registry
         )
         self.queue_depth = Gauge(PREFIX + "queue_depth", "Keys waiting for a worker.", ["kind"], registry=self.registry)
+        self.queue_wait = Histogram(
+            PREFIX + "queue_wait_seconds", "Seconds that a key waited for a worker.", ["kind"], registry=self.registry
+        )
         self.jobs = Gauge(PREFIX + "jobs", "SweRLJobs by phase.", ["phase"], registry=self.registry)
         self.leader = Gauge(PREFIX + "leader", "1 while this process holds the Lease.", registry=self.registry)
+
+    def api_request(self, verb: str, status: int | None, seconds: float) -> None:
+        """Count a request; `status` is None where no answer came."""
+        self.api_seconds.labels(verb=verb).observe(seconds)
+        if status is not None:
+            self.api_requests.labels(verb=verb, code=f"{status // 100}xx").inc()

@@ -42,7 +42,7 @@ class FairQueue(Generic[Key]):
 
     def __init__(self) -> None:
         self._flows: OrderedDict[Hashable, deque[Key]] = OrderedDict()
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, float] = {}  # key -> when it was put
         self._nonempty = asyncio.Event()
 
     def __len__(self) -> int:
@@ -51,12 +51,12 @@ class FairQueue(Generic[Key]):
     def put(self, key: Key, flow: Hashable) -> None:
         """Add to the end of a flow."""
         if key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = time.monotonic()
             self._flows.setdefault(flow, deque()).append(key)
             self._nonempty.set()
 
-    async def get(self) -> Key:
-        """The first key of the next flow."""
+    async def get(self) -> tuple[Key, float]:
+        """The first key of the next flow, and the seconds that it waited."""
         while not self._flows:
             self._nonempty.clear()
             await self._nonempty.wait()
@@ -64,8 +64,7 @@ class FairQueue(Generic[Key]):
         key = keys.popleft()
         if keys:
             self._flows[flow] = keys
-        self._waiting.discard(key)
-        return key
+        return key, time.monotonic() - self._waiting.pop(key)
 
 
 class WorkQueue(Generic[Key]):
@@ -129,7 +128,8 @@ class WorkQueue(Generic[Key]):
 
     async def _work(self) -> None:
         while True:
-            key = await self._ready.get()
+            key, waited = await self._ready.get()
+            self._metrics.queue_wait.labels(kind=self._kind).observe(waited)
             self._metrics.queue_depth.labels(kind=self._kind).set(len(self._ready))
             self._processing.add(key)
             delay = await self._reconcile_once(key)

@@ -83,8 +83,10 @@ class IsolationChecker:
         except NotFound:
             return self._min_retry  # the Pod was deleted meanwhile
         except KubeError as error:
-            failure, pause = f"isolation cannot be checked: {error}", pause_after(error, pause)
+            failure, pause = f"{isolation.UNCHECKED}: {error}", pause_after(error, pause)
             logger.warning("SweSandbox %s/%s: %s", *key, failure)
+        outcome = "passed" if not failure else "failed" if failure.startswith(isolation.UNCHECKED) else "reachable"
+        self._reconciler.metrics.isolation_checks.labels(outcome=outcome).inc()
         record.isolation_check = IsolationCheck(not failure, failure, record.isolation_check.count + 1)
         self._reconciler.queue.add(key)
         return pause if failure else None
@@ -98,7 +100,7 @@ class IsolationChecker:
         answers, _, code = output.rpartition(EXIT_PREFIX)
         if not code.strip().isdigit():
             end = output[-200:].strip()
-            return f"isolation cannot be checked: the probe in {pod.name} did not finish: {end}"
+            return f"{isolation.UNCHECKED}: the probe in {pod.name} did not finish: {end}"
         return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers)
 
     async def _api_addresses(self) -> list[Target]:

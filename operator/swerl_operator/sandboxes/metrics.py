@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Counts
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from .parsed import PodStage
-from .store import GroupStore
+from .store import GroupRecord, GroupStore
 
 START_BUCKETS = (0.25, 0.5, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 300, 600)  # seconds
 
@@ -39,6 +40,12 @@ class SandboxMetrics:
             "CPU-seconds used by sandboxes, summed up from samples of the metrics API.",
             registry=registry,
         )
+        self.isolation_checks = Counter(
+            "swerl_sandbox_isolation_checks",
+            "Isolation checks of groups by outcome passed|reachable|failed; failed could not be made.",
+            ["outcome"],
+            registry=registry,
+        )
         registry.register(_SandboxCollector(store))
 
 
@@ -49,17 +56,38 @@ class _SandboxCollector(Collector):
         self._store = store
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Sandboxes by phase: `pending` are requested but not created."""
-        sandboxes = GaugeMetricFamily("swerl_sandboxes", "Sandboxes by phase.", labels=["phase"])
-        for phase, number in self._count().items():
-            sandboxes.add_metric([phase], number)
-        yield sandboxes
+        """Sandboxes by phase (`pending` are requested but not created), groups by state, the longest wait."""
+        records = list(self._store.records())
+        yield _family("swerl_sandboxes", "Sandboxes by phase.", "phase", _sandboxes(records))
+        waiting = [record.existing_group for record in records if _lives(record) and not _admitted(record)]
+        groups = {"waiting": len(waiting), "admitted": sum(map(_lives, records)) - len(waiting)}
+        yield _family("swerl_sandbox_groups", "Groups that have not ended, by state waiting|admitted.", "state", groups)
+        oldest = time.time() - min((group.created for group in waiting), default=time.time())
+        text = "Seconds since the creation of the oldest group in the admission queue; 0 when it is empty."
+        yield GaugeMetricFamily("swerl_sandbox_oldest_wait_seconds", text, value=max(0.0, oldest))
 
-    def _count(self) -> Counts[str]:
-        counts: Counts[str] = Counts({state.value: 0 for state in PodStage} | {"pending": 0})
-        for record in list(self._store.records()):
-            if record.group is not None:
-                counts["pending"] += max(0, record.group.spec.replicas - record.created)
-            for pod in list(record.pods.values()):
-                counts[pod.stage.value] += 1
-        return counts
+
+def _family(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
+
+
+def _sandboxes(records: Iterable[GroupRecord]) -> Counts[str]:
+    counts: Counts[str] = Counts({state.value: 0 for state in PodStage} | {"pending": 0})
+    for record in records:
+        if record.group is not None:
+            counts["pending"] += max(0, record.group.spec.replicas - record.created)
+        for pod in list(record.pods.values()):
+            counts[pod.stage.value] += 1
+    return counts
+
+
+def _lives(record: GroupRecord) -> bool:
+    group = record.group
+    return group is not None and not group.deleting and record.state.finished_at is None
+
+
+def _admitted(record: GroupRecord) -> bool:
+    return record.created > 0 or record.state.admitted

@@ -58,7 +58,7 @@ class SandboxReconciler:
         self._api = api
         self._policy = policy
         self._settings = settings
-        self._metrics = metrics
+        self.metrics = metrics
 
     def track(self, record: GroupRecord) -> None:
         """Put the group among the admitted ones if it ever was, else into the admission queue."""
@@ -85,7 +85,7 @@ class SandboxReconciler:
         record.state.pod_changed(pod, time.time())
         start_seconds, next_group = self.admission.pod_changed(record.job_key, pod, deleted=deleted)
         if start_seconds is not None:
-            self._metrics.start_seconds.observe(start_seconds)
+            self.metrics.start_seconds.observe(start_seconds)
         self._enqueue(next_group)
         if record.group is None:
             self.group_deleted(record)
@@ -216,7 +216,7 @@ class SandboxReconciler:
         group = record.existing_group
         logger.info("deleting SweSandbox %s/%s: %s", *group.key, decision.delete_group)
         if decision.finished is None:
-            self._metrics.groups_ended.labels(reason=decision.delete_group).inc()
+            self.metrics.groups_ended.labels(reason=decision.delete_group).inc()
         await self._api.delete_group(group)
         await gather_bounded(self._api.delete_pod(group.key[0], pod) for pod in record.live_pods)
         self.store.drop_group(group.uid)
@@ -270,7 +270,7 @@ class SandboxReconciler:
 
     def _finish(self, record: GroupRecord, reason: str) -> None:
         record.state.finished_at = time.time()
-        self._metrics.groups_ended.labels(reason=reason).inc()
+        self.metrics.groups_ended.labels(reason=reason).inc()
         self._enqueue(*self.admission.remove(record.job_key, record.uid))
 
     def _set_outstanding(self, record: GroupRecord) -> None:

@@ -93,6 +93,28 @@ def test_monitors_have_the_labels_that_a_prometheus_selects(tmp_path: Path) -> N
     assert [endpoint["port"] for endpoint in pods["spec"]["podMetricsEndpoints"]] == ["metrics", "driver-metrics"]
 
 
+def test_dashboards_are_config_maps_that_grafana_selects(tmp_path: Path) -> None:
+    assert not [
+        name for name in manifests(tmp_path, "") if name.startswith(("ConfigMap/demo-dashboard", "PrometheusRule"))
+    ]
+    found = manifests(tmp_path, "metrics: {dashboards: {enabled: true, annotations: {grafana_folder: SWE-RL}}}")
+    for path in (CHART / "dashboards").glob("*.json"):
+        config_map = found[f"ConfigMap/demo-dashboard-{path.stem}"]
+        assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert config_map["metadata"]["annotations"] == {"grafana_folder": "SWE-RL"}
+        assert json.loads(config_map["data"][path.name]) == json.loads(path.read_text())
+
+
+def test_alerts_are_a_rule_with_links_to_their_runbooks(tmp_path: Path) -> None:
+    values = "{enabled: true, labels: {release: p}, runbookUrl: 'https://wiki.example.com/runbooks'}"
+    rule = manifests(tmp_path, f"metrics: {{alerts: {values}}}")["PrometheusRule/demo"]
+    assert rule["metadata"]["labels"]["release"] == "p"
+    written = yaml.safe_load((CHART / "alerts.yaml").read_text())["groups"]
+    assert [group["name"] for group in rule["spec"]["groups"]] == [group["name"] for group in written]
+    first = rule["spec"]["groups"][0]["rules"][0]["annotations"]
+    assert first["runbook_url"] == "https://wiki.example.com/runbooks#swerloperatorabsent"
+
+
 def paths(values: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for name, value in values.items():
         yield (*prefix, name)

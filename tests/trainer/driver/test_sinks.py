@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
 
 from tests.full_disk import files_end_at
+from tests.ports import free_port
 
 
 def test_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
@@ -42,16 +43,52 @@ def test_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
     assert list(rows(path)) == []
 
 
-def test_prometheus_answers_with_the_newest_figures() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    sink = PrometheusSink("demo", port)
-    sink.write("step", 4, {"rollout/raw_reward": 0.5})
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+@pytest.fixture
+def prometheus() -> Iterator[PrometheusSink]:
+    sink = PrometheusSink(DriverMetrics("demo", {"trainer": 8.0}), free_port())
+    yield sink
     sink.close()
-    assert 'swerl_rollout_raw_reward{job="demo"} 0.5' in text
-    assert 'swerl_step{job="demo"} 4.0' in text
+
+
+def scraped(sink: PrometheusSink) -> str:
+    answer: str = urllib.request.urlopen(f"http://127.0.0.1:{sink.port}/metrics", timeout=10).read().decode()
+    return answer
+
+
+def test_prometheus_answers_with_the_newest_metrics(prometheus: PrometheusSink) -> None:
+    prometheus.write("supervised", 2, {"train/loss": 3.0})
+    prometheus.write("step", 4, {"rollout/raw_reward": 0.5, "train/loss": 1.0})
+    prometheus.write("evaluation", 4, {"eval/resolved_rate": 0.25})
+    text = scraped(prometheus)
+    assert 'swerl_rollout_raw_reward{swerljob="demo"} 0.5' in text
+    assert 'swerl_step{swerljob="demo"} 4.0' in text
+    assert 'swerl_train_loss{swerljob="demo"} 1.0' in text and "3.0" not in text
+    assert 'swerl_eval_resolved_rate{swerljob="demo"} 0.25' in text
+    assert 'swerl_driver_gpu_seconds_total{role="trainer",swerljob="demo"}' in text
+
+
+def test_values_in_names_are_labels_of_the_newest_step_only(prometheus: PrometheusSink) -> None:
+    prometheus.write("step", 1, {"agent/exit_status/submitted": 3.0, "agent/exit_status/max_steps": 1.0})
+    prometheus.write("step", 2, {"agent/exit_status/submitted": 4.0})
+    text = scraped(prometheus)
+    assert 'swerl_agent_exit_status{status="submitted",swerljob="demo"} 4.0' in text
+    assert "max_steps" not in text, "no episode of the newest step ended so"
+
+
+def test_step_and_supervised_step_set_the_time_of_progress() -> None:
+    driver = DriverMetrics("demo", {})
+    labels = {"swerljob": "demo"}
+
+    def last_step() -> float:
+        return driver.registry.get_sample_value("swerl_driver_last_step_timestamp_seconds", labels) or 0.0
+
+    started = last_step()
+    sink = PrometheusSink(driver, free_port())
+    sink.write("evaluation", 1, {})
+    assert last_step() == started
+    sink.write("step", 1, {})
+    assert last_step() > started
+    sink.close()
 
 
 def test_tensorboard_writes_events(tmp_path: Path) -> None:

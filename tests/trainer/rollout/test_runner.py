@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from swerl_agent.episode import PromptError
+from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import GroupRequest, Rollout
 from swerl_trainer.rollout.runner import RolloutRunner
@@ -41,7 +42,8 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
     async def serving() -> None: ...
 
     worker = FailingWorker(code, error, other, other_code)
-    runner = RolloutRunner(dispatcher(tasks=4, retries=1), [worker], serving=serving)  # type: ignore[list-item]
+    state, metrics = dispatcher(tasks=4, retries=1), DriverMetrics("demo", {})
+    runner = RolloutRunner(state, [worker], serving=serving, metrics=metrics)  # type: ignore[list-item]
     try:
         async with asyncio.timeout(20):
             await runner.step()

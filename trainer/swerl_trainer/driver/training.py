@@ -28,6 +28,7 @@ from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.group import TrainGroup
+from swerl_trainer.metrics.driver_metrics import DriverMetrics, gpus_by_role
 from swerl_trainer.metrics.open import open_sinks
 from swerl_trainer.metrics.sinks import Sinks
 from swerl_trainer.metrics.step_metrics import train_metrics
@@ -61,6 +62,7 @@ class Training:
         self._exporter = WeightExporter(job.exports, job.spec.checkpoint.export, self._turn, exports)
         self._begun_from: Checkpoint | None = None
         self._state = TrainingState()
+        self._metrics = DriverMetrics(job.name, gpus_by_role(job.spec))
         self._canary: GoldCanary | None = None
 
     async def run(self) -> None:
@@ -134,7 +136,7 @@ class Training:
             pending=state.pending,
             kept=await asyncio.to_thread(read_kept, self._begun_from.folder) if self._begun_from else (),
         )
-        runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving)
+        runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving, metrics=self._metrics)
         self.runner.set_result(runner)
         every = self._spec.grading.gold_canary_every
         self._canary = GoldCanary(runner.grade_reference_fix, tasks=counts.train, every=every)
@@ -230,11 +232,11 @@ class Training:
         done = {"step": state.step, "supervised": state.supervised_step, "evaluation": state.step}
         return open_sinks(
             self._job.folder,
-            job=self._job.name,
             run=self._job.uid,
             attempt=self._job.attempt,
             keep=done if self._begun_from is not None else {},
             config=self._spec.model_dump(mode="json", by_alias=True),
+            driver=self._metrics,
         )
 
     @property

@@ -15,8 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from prometheus_client import start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from swerl_agent.storage import Journal, write_atomic
 from swerl_api.names import METRICS_PORT
+from swerl_trainer.metrics.catalogue import JOB_LABEL, STEP_GAUGES, gauge_of
+from swerl_trainer.metrics.driver_metrics import DriverMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -82,35 +87,36 @@ class TensorBoardSink:
         self._writer.close()
 
 
-class PrometheusSink:
-    """The newest metrics as gauges `swerl_<name>` with the job's name as label."""
+class PrometheusSink(Collector):
+    """The newest row of each kind as gauges (`catalogue.gauge_of`), and the driver's counters."""
 
-    def __init__(self, job: str, port: int = METRICS_PORT) -> None:
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        self._job = job
-        self._values: dict[str, float] = {}
+    def __init__(self, driver: DriverMetrics, port: int = METRICS_PORT) -> None:
+        self.port = port
+        self._driver = driver
+        self._rows: dict[str, dict[str, float]] = {}
         self._lock = threading.Lock()
-        registry = CollectorRegistry()
-        registry.register(self)
-        self._server, _ = start_http_server(port, registry=registry)
+        driver.registry.register(self)
+        self._server, _ = start_http_server(port, registry=driver.registry)
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
-        """Keep the metrics for the next scrape."""
+        """Keep the row for the next scrape, in place of the row before of its kind."""
         with self._lock:
-            self._values |= {"step" if kind == "step" else f"{kind}_step": float(step), **metrics}
+            self._rows[kind] = {STEP_GAUGES[kind]: float(step), **metrics}
+        if kind != "evaluation":
+            self._driver.step_ended()
 
-    def collect(self) -> Iterator[Any]:
-        """Gauges for prometheus_client."""
-        from prometheus_client.core import GaugeMetricFamily
-
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One family per gauge, with a sample per value of its label."""
         with self._lock:
-            values = dict(self._values)
+            values = {name: value for kind in STEP_GAUGES for name, value in self._rows.get(kind, {}).items()}
+        found: dict[str, GaugeMetricFamily] = {}
         for name, value in values.items():
-            clean = "".join(c if c.isalnum() else "_" for c in name)
-            gauge = GaugeMetricFamily(f"swerl_{clean}", f"{name} of the newest step", labels=["job"])
-            gauge.add_metric([self._job], value)
-            yield gauge
+            gauge = gauge_of(name)
+            text = f"{gauge.metric} of the newest step"
+            labels = [JOB_LABEL, *gauge.labels]
+            family = found.setdefault(gauge.family, GaugeMetricFamily(gauge.family, text, labels=labels))
+            family.add_metric([self._driver.job, *gauge.labels.values()], value)
+        yield from found.values()
 
     def close(self) -> None:
         """Stop answering."""

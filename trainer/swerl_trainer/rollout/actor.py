@@ -55,6 +55,7 @@ class RolloutActor:
         self._judge_router = judge
         self._open = AsyncExitStack()
         self._preparing: asyncio.Task[Worker] | None = None
+        self._api_writes = 0
 
     async def prepare(self) -> TaskCounts:
         """Read tasks, prompts and tokenizer, connect to the cluster. Raises TaskError, PromptError, TokenizerError."""
@@ -80,7 +81,9 @@ class RolloutActor:
         train = _tasks(job, spec.tasks, job.paths.tasks, "train")
         held_out = _tasks(job, spec.evaluation, job.paths.evaluation, "evaluation") if spec.evaluation else []
         tokenizer = await asyncio.to_thread(policy_tokenizer, job)
-        client = await self._open.enter_async_context(KubeClient.from_environment(self._kubeconfig))
+        client = await self._open.enter_async_context(
+            KubeClient.from_environment(self._kubeconfig, observer=self._count_write)
+        )
         http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         grading = await self._open.enter_async_context(grader(client, job))
         dependencies = WorkerDependencies(
@@ -100,8 +103,13 @@ class RolloutActor:
                 "top_k": spec.algorithm.top_k,
                 "max_new_tokens": spec.agent.max_tokens_per_turn,
             },
+            api_writes=lambda: self._api_writes,
         )
         return Worker(dependencies)
+
+    def _count_write(self, method: str, status: int | None, seconds: float) -> None:
+        if method != "GET" and status is not None:
+            self._api_writes += 1
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm

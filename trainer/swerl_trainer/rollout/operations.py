@@ -32,7 +32,7 @@ class RolloutWorker(Protocol):
         ...
 
     async def counts(self) -> dict[str, int]:
-        """Number of `pending` and `ready` sandboxes, and of patches in `grading`."""
+        """Number of `pending` and `ready` sandboxes, of patches in `grading`, and of `api_writes` since its start."""
         ...
 
     async def unused_prefetch(self) -> UnusedPrefetch:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
+from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import (
@@ -45,8 +46,10 @@ class RolloutRunner:
         workers: Sequence[RolloutWorker],
         *,
         serving: Callable[[], Awaitable[None]],
+        metrics: DriverMetrics,
     ) -> None:
         self.dispatcher = dispatcher
+        self._metrics = metrics
         self._workers = list(workers)
         self._serving = serving
         self._worker_of_group: dict[str, RolloutWorker] = {}
@@ -70,13 +73,15 @@ class RolloutRunner:
         """Execute the dispatcher's actions; call it after every change of the dispatcher."""
         for action in self.dispatcher.actions():
             self._execute(action)
+        self._metrics.groups(self.dispatcher.load())
 
     async def counts(self) -> dict[str, int]:
-        """Numbers of pending and ready sandboxes, and of patches being graded, over all workers."""
-        total = {"pending": 0, "ready": 0, "grading": 0}
+        """Numbers of pending and ready sandboxes, patches being graded, and API writes, over all workers."""
+        total = {"pending": 0, "ready": 0, "grading": 0, "api_writes": 0}
         for counts in await asyncio.gather(*(worker.counts() for worker in self._workers), return_exceptions=True):
             if isinstance(counts, dict):
                 total = {name: value + counts.get(name, 0) for name, value in total.items()}
+        self._metrics.counts(total)
         return total
 
     async def unused_prefetch(self) -> UnusedPrefetch:
@@ -119,6 +124,7 @@ class RolloutRunner:
         except Exception as error:
             logger.warning("rollout %s/%d: its worker is lost: %s", request.id, index, error)
             rollout = Rollout(request.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)
+        self._metrics.episode(request.purpose, rollout)
         self.dispatcher.graded(rollout)
         self.dispatch()
         self._notify()

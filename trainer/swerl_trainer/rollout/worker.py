@@ -146,7 +146,8 @@ class Worker:
     async def counts(self) -> dict[str, int]:
         """See RolloutWorker."""
         pending, ready = self._deps.sandboxes.counts()
-        return {"pending": pending, "ready": ready, "grading": self._grading}
+        writes = self._deps.api_writes()
+        return {"pending": pending, "ready": ready, "grading": self._grading, "api_writes": writes}
 
     async def _member(self, member: _Member) -> Rollout:
         keep = partial(

@@ -34,6 +34,11 @@ def ready(server: Any, name: str = "g") -> dict[str, Any]:
     return next((c for c in conditions if c["type"] == "Ready"), {})
 
 
+def checks(operator: InMemoryOperator, outcome: str) -> float:
+    """Isolation checks with this outcome, as counted."""
+    return operator.registry.get_sample_value("swerl_sandbox_isolation_checks_total", {"outcome": outcome}) or 0.0
+
+
 async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: Any, operator: InMemoryOperator) -> None:
     server.declare("g", replicas=3)
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
@@ -49,6 +54,7 @@ async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, o
     assert [event["reason"] for event in server.posted_events] == ["NotIsolated"]
     server.answers = "ended 0\n"
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
+    assert checks(operator, "reachable") and checks(operator, "passed") == 1 and not checks(operator, "failed")
 
 
 @pytest.mark.parametrize(("answers", "reason"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
@@ -58,6 +64,7 @@ async def test_probe_that_cannot_check_does_not_pass(
     server.answers = answers
     server.declare("g", replicas=1)
     await run_until(server, operator, lambda: reason in ready(server).get("message", ""))
+    assert checks(operator, "failed") and not checks(operator, "reachable")
     assert ready(server)["status"] != "True"
 
 

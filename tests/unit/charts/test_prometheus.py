@@ -1,0 +1,148 @@
+"""Each query of the dashboards has data in a real Prometheus that reads the exporters; alerts fire for their cases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from swerl_operator.health import serve_metrics
+from swerl_operator.metrics import Metrics
+
+from tests.ports import free_port
+
+from .alert_cases import CASES, HEALTHY
+from .exporters import Exporters
+from .queries import ALERTS, DASHBOARDS, alerts, panel_queries
+
+SCRAPES = 6  # of each exporter, before queries
+DEADLINE = 90.0  # seconds
+
+
+class Prometheus:
+    """The HTTP API of a running Prometheus."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/api/v1/"
+
+    def get(self, path: str, **query: str) -> Any:
+        with urllib.request.urlopen(self._url + path + "?" + urllib.parse.urlencode(query), timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def values(self, expression: str) -> list[float]:
+        """The present values of an instant query."""
+        return [float(sample["value"][1]) for sample in self.get("query", query=expression)["result"]]
+
+    def scrapes(self) -> float:
+        """Scrapes so far of the exporter that has fewer; 0 while it starts."""
+        try:
+            counts = self.values('count_over_time(up{namespace="team-a"}[5m])')
+        except (urllib.error.URLError, ConnectionError):
+            return 0
+        return min(counts) if len(counts) == 2 else 0
+
+
+@contextmanager
+def operator_exporter(metrics: Metrics) -> Iterator[int]:
+    """The operator's own endpoint; the port."""
+    port, stop = free_port(), threading.Event()
+
+    async def serve() -> None:
+        async with serve_metrics(metrics, port):
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()], daemon=True)
+    thread.start()
+    yield port
+    stop.set()
+    thread.join()
+
+
+@contextmanager
+def running_prometheus(folder: Path, ports: tuple[int, int]) -> Iterator[Prometheus]:
+    """A Prometheus that reads both exporters and the alerts, each as the chart's monitors do."""
+    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "team-a"}} for port in ports]
+    often = {"scrape_interval": "300ms", "scrape_timeout": "300ms", "evaluation_interval": "500ms"}
+    scrapes = [{"job_name": "swe-rl", "static_configs": targets}]
+    config = {"global": often, "rule_files": [str(ALERTS)], "scrape_configs": scrapes}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    port = free_port()
+    command = [
+        "prometheus",
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        yield Prometheus(port)
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Prometheus after some scrapes, while the job went on."""
+    folder, exporters = tmp_path_factory.mktemp("prometheus"), Exporters()
+    with (
+        operator_exporter(exporters.operator) as port,
+        running_prometheus(folder, (port, exporters.driver_port)) as server,
+    ):
+        end = time.monotonic() + DEADLINE
+        while server.scrapes() < SCRAPES or not server.values("ALERTS"):
+            assert time.monotonic() < end, (folder / "log").read_text()
+            exporters.go_on()
+            time.sleep(0.2)
+        yield server
+    exporters.close()
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_every_query_of_a_dashboard_has_data(path: Path, prometheus: Prometheus) -> None:
+    without = [
+        f"{query.place}: {query.with_values()}"
+        for query in panel_queries(path)
+        if not any(map(math.isfinite, prometheus.values(query.with_values())))
+    ]
+    assert not without
+
+
+def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
+    rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+    assert [rule["name"] for rule in rules] == [alert["alert"] for alert in alerts()]
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}, [rule.get("lastError") for rule in rules]
+    firing = {
+        alert["labels"]["alertname"] for alert in prometheus.get("alerts")["alerts"] if alert["state"] == "firing"
+    }
+    assert firing <= {"SweRLGoldCanaryFails"}, "the others wait for minutes, or their expression is false"
+
+
+def test_each_alert_fires_for_its_case_and_none_for_a_healthy_job(tmp_path: Path) -> None:
+    assert CASES.keys() == {alert["alert"] for alert in alerts()}
+    tests = [
+        promtool_test(f'count(ALERTS{{alertname="{name}", alertstate="firing"}})', CASES[name], 1) for name in CASES
+    ]
+    tests.append(promtool_test('count(ALERTS{alertstate="firing"})', {}, None))
+    (tmp_path / "tests.yaml").write_text(
+        yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": tests})
+    )
+    done = subprocess.run(["promtool", "test", "rules", str(tmp_path / "tests.yaml")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def promtool_test(expression: str, differing: dict[str, str], expected: float | None) -> dict[str, Any]:
+    """After three hours, `expression` has the value `expected`, None: no sample. Other series are of a healthy job."""
+    series = [{"series": name, "values": values} for name, values in (HEALTHY | differing).items() if values]
+    samples = [] if expected is None else [{"labels": "{}", "value": expected}]
+    query = {"expr": expression, "eval_time": "3h", "exp_samples": samples}
+    return {"name": expression, "interval": "1m", "input_series": series, "promql_expr_test": [query]}
