@@ -56,6 +56,8 @@ LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-
 AbsolutePath = Annotated[str, Field(max_length=512, pattern=r"^/")]
 RelativePath = Annotated[str, Field(max_length=512, pattern=r"^[^/]|^$")]
 PullPolicy = Literal["IfNotPresent", "Never"]
+LogFormat = Literal["text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
 ImageReference = Annotated[str, Field(min_length=1, max_length=512)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -12,6 +12,7 @@ from .agent import AgentSpec
 from .base import (
     ApiModel,
     Fraction,
+    LogFormat,
     Name,
     NonNegative,
     Positive,
@@ -143,6 +144,8 @@ class SweEvalSpec(SampleSpec, PodSettings):
     """Retries of a shard whose Pod failed, and of lost engines; lost nodes do not count."""
     suspend: bool = False
     """True stops shards and engines and keeps the results; false again continues with the remaining samples."""
+    log_format: LogFormat = "text"
+    """Log lines of shards and of the engines' process: text, or JSON objects with evaluation, shard and episode."""
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     """Seconds from the start after which the evaluation fails; its results stay. Absent means never."""
     ttl_seconds_after_finished: NonNegative | None = None

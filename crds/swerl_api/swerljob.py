@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from .agent import AgentSpec
 from .algorithm import AlgorithmSpec
-from .base import ApiModel, LabelValue, NonNegative, Rule, StatusModel, immutable
+from .base import ApiModel, LabelValue, LogFormat, NonNegative, Rule, StatusModel, immutable
 from .checkpoint import CheckpointSpec
 from .conditions import Condition
 from .engines import RolloutEngines
@@ -56,6 +56,8 @@ class SweRLJobSpec(ApiModel):
     """True deletes the running attempt's cluster and keeps its checkpoints; false again starts the next attempt."""
     queue_name: LabelValue | None = Field(default=None, json_schema_extra=immutable("queueName"))
     """Kueue LocalQueue that admits the RayCluster; absent means no queue."""
+    log_format: LogFormat = "text"
+    """Log lines of driver, rollout workers and ranks: text, or JSON objects with job, attempt, step and episode."""
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     """Seconds from the first attempt's start after which the job fails; absent means never. They count from the start
     again when a failed job is retried on request (swerl.dev/retry)."""

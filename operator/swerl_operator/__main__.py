@@ -12,14 +12,15 @@ import sys
 import uuid
 from collections.abc import Sequence
 
+from swerl_api.base import LOG_FORMATS
 from swerl_kube import Json, KubeError
+from swerl_kube.logs import LogSettings
 
 from .app import run
 from .checks.capacity import CHECKS
 from .checks.prerequisites import HOST_PATHS
 from .context import Settings
 from .errors import OperatorError
-from .logs import configure_logging
 
 
 def parse_settings(arguments: list[str], environment: dict[str, str]) -> Settings:
@@ -51,6 +52,7 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("sandbox-pod-overrides", "", "JSON object merged into the spec of every sandbox Pod, e.g. schedulerName")
     option("capacity-check", defaults.capacity_check, "what to do about jobs too large for the nodes", CHECKS)
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
+    option("log-format", defaults.log_format, "lines of text, or a JSON object per line", LOG_FORMATS)
     values = vars(parser.parse_args(arguments))
     names = tuple(filter(None, values.pop("namespaces").split(",")))
     peers = _peers(parser, values.pop("metrics_peers"))
@@ -71,7 +73,9 @@ def _peers(parser: argparse.ArgumentParser, text: str) -> tuple[Json, ...]:
 def main() -> None:
     """Run the operator; exit code 1 and one line with the reason after an error."""
     settings = parse_settings(sys.argv[1:], dict(os.environ))
-    configure_logging(settings.log_level)
+    LogSettings(settings.log_format).configure(sys.stderr, settings.log_level)
+    if settings.log_level != "DEBUG":
+        logging.getLogger("kopf.objects").setLevel("WARNING")  # else one line per event of every sandbox
     try:
         asyncio.run(run(settings))
     except (OperatorError, KubeError) as error:

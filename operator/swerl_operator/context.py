@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from swerl_api.base import LogFormat
 from swerl_kube import Json, KubeClient
 
 from .metrics import Metrics
@@ -36,6 +37,7 @@ class Settings:
     sandbox_pod_overrides: str = ""  # JSON object merged into every sandbox Pod's spec last
     capacity_check: str = "auto"  # see checks.capacity.apply_capacity_check
     log_level: str = "INFO"
+    log_format: LogFormat = "json"
 
 
 @dataclass

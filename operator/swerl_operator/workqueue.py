@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from swerl_kube import Unavailable, pause_after
+from swerl_kube.logs import log_ids
 
 from .metrics import Metrics
 
@@ -35,6 +36,10 @@ async def gather_bounded(calls: Iterable[Awaitable[None]], limit: int = MAX_CONC
             await call
 
     await asyncio.gather(*(limited(call) for call in calls))
+
+
+def _names(key: Hashable) -> dict[str, object]:
+    return dict(zip(("namespace", "name"), key, strict=False)) if isinstance(key, tuple) else {"name": key}
 
 
 class FairQueue(Generic[Key]):
@@ -132,7 +137,8 @@ class WorkQueue(Generic[Key]):
             self._metrics.queue_wait.labels(kind=self._kind).observe(waited)
             self._metrics.queue_depth.labels(kind=self._kind).set(len(self._ready))
             self._processing.add(key)
-            delay = await self._reconcile_once(key)
+            with log_ids(kind=self._kind, **_names(key)):
+                delay = await self._reconcile_once(key)
             self._processing.discard(key)
             if key in self._dirty:
                 self._dirty.discard(key)

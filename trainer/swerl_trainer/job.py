@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from swerl_api import LoraSpec, SweRLJobSpec, names
 from swerl_api.swesandbox import MAX_SANDBOX_NAME
+from swerl_kube.logs import LogSettings
 
 NAME_LENGTH = 20  # characters of the job's name in a sandbox's name; longer names end in a hash
 
@@ -71,6 +72,12 @@ class Job:
     def labels(self) -> dict[str, str]:
         """Labels of every object of this attempt."""
         return {names.JOB_LABEL: self.name, names.ATTEMPT_LABEL: str(self.attempt)}
+
+    @property
+    def log(self) -> LogSettings:
+        """How its processes log."""
+        ids = {"namespace": self.namespace, "job": self.name, "attempt": self.attempt}
+        return LogSettings(self.spec.log_format, ids)
 
     @property
     def selector(self) -> str:

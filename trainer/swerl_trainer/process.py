@@ -18,6 +18,7 @@ from typing import Any
 
 from swerl_agent.event_loop import run
 from swerl_api.names import ERROR_PREFIX
+from swerl_kube.logs import LogSettings
 
 INTERRUPTED = 143  # exit code after SIGTERM
 MAX_ERROR_LENGTH = 1000  # characters of the last line; Ray's messages can be pages long
@@ -27,7 +28,7 @@ NO_RETRY = 78  # sysexits EX_CONFIG: another attempt would fail the same way
 
 def run_to_end(work: Coroutine[Any, Any, None], *, permanent_errors: tuple[type[BaseException], ...] = ()) -> int:
     """Run `work`; returns the process's exit code, NO_RETRY when one of `permanent_errors` ended it."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    LogSettings().configure(sys.stdout)
     try:
         run(work)
     except BaseException as error:

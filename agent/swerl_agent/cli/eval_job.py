@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
 from swerl_api import EvaluationFile, names
+from swerl_kube.logs import LogSettings
 
 from swerl_agent.evaluation.shard import Shard, merge_shards, run_shard
 
@@ -33,6 +35,11 @@ async def run_job(options: Options) -> int:
         file = EvaluationFile.read(options.config)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    if file.spec.log_format == "json":
+        shard = {"shard": options.shard[0]} if options.shard else {}
+        LogSettings("json", {"namespace": file.namespace, "evaluation": file.name, **shard}).configure(
+            sys.stderr, "WARNING"
+        )
     async with open_client(options) as client:
         if options.merge:
             summary = await merge_shards(client, file)

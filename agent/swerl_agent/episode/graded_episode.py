@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from swerl_kube.logs import log_ids
+
 from swerl_agent.grading import Verdict
 
 from .command_runner import CommandRunner
@@ -72,6 +74,7 @@ async def run_graded_episode(
 
     Raises what entering and leaving `sandbox` and `grade` raise.
     """
-    async with sandbox as session:
-        episode = await agent.run_episode(request, session)
-    return GradedEpisode(episode, await grade(request, episode) if needs_grading(episode) else None)
+    with log_ids(episode=f"{request.group}/{request.index}", task=request.task.instance_id):
+        async with sandbox as session:
+            episode = await agent.run_episode(request, session)
+        return GradedEpisode(episode, await grade(request, episode) if needs_grading(episode) else None)

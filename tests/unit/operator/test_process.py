@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
 
 import pytest
 from swerl_kube import Unavailable, resource_path
+from swerl_kube.logs import LogSettings
 from swerl_operator.__main__ import parse_settings
 from swerl_operator.metrics import Metrics
 from swerl_operator.workqueue import WorkQueue
@@ -50,6 +55,43 @@ async def test_key_added_while_reconciled_runs_once_more() -> None:
     queue.add("a")
     await _run(queue, 0.2)
     assert lines == ["a", "a"]
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What the operator logs."""
+    root, stream = logging.getLogger(), io.StringIO()
+    handlers, level = [*root.handlers], root.level
+    LogSettings("json").configure(stream)
+    yield stream
+    root.handlers, root.level = handlers, level
+
+
+async def test_lines_name_the_object_that_is_reconciled(lines: io.StringIO) -> None:
+    async def reconcile(key: tuple[str, str]) -> None:
+        logging.getLogger("test").info("reconciling")
+
+    queue: WorkQueue[tuple[str, str]] = WorkQueue("SweSandbox", reconcile, Metrics())
+    queue.add(("team-a", "g1"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await queue.run()
+    line = json.loads(lines.getvalue().splitlines()[0])
+    assert (line["kind"], line["namespace"], line["name"]) == ("SweSandbox", "team-a", "g1")
+
+
+async def test_waits_of_keys_are_measured() -> None:
+    metrics = Metrics()
+
+    async def reconcile(key: str) -> None:
+        await asyncio.sleep(0.05)
+
+    queue: WorkQueue[str] = WorkQueue("test", reconcile, metrics, workers=1)
+    queue.add("a")
+    queue.add("b")
+    await _run(queue, 0.3)
+    waited = metrics.registry.get_sample_value("swerl_operator_queue_wait_seconds_sum", {"kind": "test"})
+    assert waited is not None and 0.04 < waited < 0.2, "the second key waited for the first"
 
 
 async def test_immediate_add_replaces_a_delay() -> None:

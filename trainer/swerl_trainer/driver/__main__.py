@@ -40,6 +40,7 @@ async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
 
     log = DriverLog()
     job = Job.read(path)
+    job.log.configure(sys.stdout)
     async with on_ray():
         await download(job)
         await check_layout(job)

@@ -44,7 +44,7 @@ async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, 
     goes to the job's folder."""
     await asyncio.to_thread(take_ownership, job)
     if log is not None:
-        await asyncio.to_thread(log.write_to, job.logs / "driver.log")
+        await asyncio.to_thread(log.write_to, job.logs / "driver.log", job.log.formatter())
     keeper = lease_keeper(job, kubeconfig)
     keeper.start()
     async with AsyncExitStack() as stack:

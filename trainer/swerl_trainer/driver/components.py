@@ -136,7 +136,7 @@ class AttemptComponents:
             await asyncio.shield(self.engines_ready)
             await self.pool.sleep()
         group: TrainGroup = await module.TrainGroup.start(
-            RankConfig.of(self._job.spec, str(self._job.paths.model), str(self._job.logs)),
+            RankConfig.of(self._job.spec, str(self._job.paths.model), str(self._job.logs), self._job.log),
             ranks=ranks,
             gpus_per_rank=gpus,
             cpus_per_rank=0,

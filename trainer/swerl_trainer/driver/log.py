@@ -7,13 +7,15 @@ more than CLOSE_SECONDS, the end of the process.
 from __future__ import annotations
 
 import atexit
+import copy
 import logging
 import queue
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 
+from swerl_kube.logs import add_ids
+
 CLOSE_SECONDS = 5.0  # for the last lines to be written
-FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +25,11 @@ class DriverLog:
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._handler = QueueHandler(self._lines)
+        self._handler = _Handler(self._lines)
+        self._handler.addFilter(add_ids)
         logging.getLogger().addHandler(self._handler)
 
-    def write_to(self, file: Path) -> None:
+    def write_to(self, file: Path, formatter: logging.Formatter) -> None:
         """Append to `file`, in a thread, until the process ends. Logs a warning if the file cannot be opened."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -35,10 +38,18 @@ class DriverLog:
             logging.getLogger().removeHandler(self._handler)  # nothing would empty its queue
             logger.warning("the driver's log is on standard output only: %s", error)
             return
-        sink.setFormatter(logging.Formatter(FORMAT))
+        sink.setFormatter(formatter)
         listener = _Listener(self._lines, sink)
         listener.start()
         atexit.register(listener.stop)
+
+
+class _Handler(QueueHandler):
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """The record with its message rendered and its error kept, which the formatter of the file needs."""
+        prepared = copy.copy(record)
+        prepared.msg, prepared.args = record.getMessage(), None
+        return prepared
 
 
 class _Listener(QueueListener):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
+from swerl_kube.logs import log_ids
 from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.driver.exporter import WeightExporter
 from swerl_trainer.driver.policy_step import TrainingRanks, train_policy
@@ -98,7 +99,8 @@ class TrainingLoop:
         """Train to the last step, with the evaluations of the job's spec."""
         state = self._deps.state
         while state.step < self._deps.spec.algorithm.steps:
-            await self._step()
+            with log_ids(step=state.step + 1):
+                await self._step()
             if self._evaluation_due():
                 self._evaluate(str(state.step))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from swerl_api import AlgorithmSpec, LoraSpec, SweRLJobSpec, TrainerSpec
+from swerl_kube.logs import LogSettings
 from swerl_trainer.megatron.errors import LayoutError
 
 
@@ -19,11 +20,12 @@ class RankConfig:
     algorithm: AlgorithmSpec
     lora: LoraSpec | None = None  # None trains all weights
     logs: str = ""  # folder of the stacks of ranks whose call does not end; "": they are not written
+    log: LogSettings = field(default_factory=LogSettings)
 
     @classmethod
-    def of(cls, spec: SweRLJobSpec, model: str, logs: str = "") -> RankConfig:
+    def of(cls, spec: SweRLJobSpec, model: str, logs: str = "", log: LogSettings | None = None) -> RankConfig:
         """The configuration of a job whose model lies in the folder `model`."""
-        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora, logs)
+        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora, logs, log or LogSettings())
 
     @property
     def communication_timeout(self) -> float:

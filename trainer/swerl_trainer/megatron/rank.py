@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -55,6 +57,7 @@ class TrainRank:
         else:
             torch.set_num_threads(cpu_threads(ranks_on_node))
         self._rank = rank
+        replace(config.log, ids={**config.log.ids, "rank": rank}).configure(sys.stderr, "WARNING")
         stacks = Path(config.logs) / f"rank-{rank}.stacks.txt" if config.logs else None
         self._watched = partial(watched, file=stacks, seconds=config.watchdog_seconds)
         self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)

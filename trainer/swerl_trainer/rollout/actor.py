@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -48,7 +49,7 @@ class RolloutActor:
     """A Worker on the Kubernetes cluster; call `prepare` first."""
 
     def __init__(self, job: Job, router: str, kubeconfig: str | None = None, judge: str | None = None) -> None:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+        job.log.configure(sys.stderr)
         self._job = job
         self._router = router
         self._kubeconfig = kubeconfig

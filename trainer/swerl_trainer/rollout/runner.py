@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
+from swerl_kube.logs import log_ids
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
@@ -114,6 +115,10 @@ class RolloutRunner:
                 self._spawn(self._member(worker, action, index))
 
     async def _member(self, worker: RolloutWorker, start: StartMembers, index: int) -> None:
+        with log_ids(step=start.request.step, episode=f"{start.request.id}/{index}"):
+            await self._roll_out(worker, start, index)
+
+    async def _roll_out(self, worker: RolloutWorker, start: StartMembers, index: int) -> None:
         request = start.request
         await self._serving()
         try:

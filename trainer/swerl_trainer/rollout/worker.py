@@ -36,6 +36,7 @@ from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_kube import KubeError
+from swerl_kube.logs import log_ids
 from swerl_trainer.rollout.artifacts import artifacts_folder, write_rollout
 from swerl_trainer.rollout.dependencies import SandboxGroup, WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
@@ -96,7 +97,8 @@ class Worker:
     async def run_episode(self, request: GroupRequest, members: tuple[int, ...], index: int, retry: int) -> None:
         """See RolloutWorker."""
         member = _Member(request, members, index, retry)
-        work = asyncio.create_task(self._member(member))
+        with log_ids(step=request.step, episode=f"{request.id}/{index}"):
+            work = asyncio.create_task(self._member(member))
         work.add_done_callback(lambda _: member.released.set())
         self._running.setdefault(request.id, {})[index, retry] = work
         await member.released.wait()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from swerl_api import EvaluationFile
+from swerl_kube.logs import LogSettings
 from swerl_trainer.process import on_ray, run_to_end
 from swerl_trainer.serving.errors import ServingError
 
@@ -26,6 +27,7 @@ async def _run(path: Path) -> None:
         file = EvaluationFile.read(path)
     except ValueError as error:
         raise ServingError(str(error)) from error
+    LogSettings(file.spec.log_format, {"namespace": file.namespace, "evaluation": file.name}).configure(sys.stdout)
     async with on_ray():
         await serve(file)
 
