@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+from swerl_api.names import METRICS_PORT
+from swerl_trainer.metrics.catalogue import NAMES, families, gauge_of
 from swerl_trainer.rollout.cursor import TaskOrder
 
 from demo.cluster import ROOT
@@ -42,22 +45,29 @@ AGENT_FIGURES = {
 
 
 def undocumented(row: dict[str, Any]) -> set[str]:
-    """Figures of a step that docs/metrics.md does not name."""
-    named = re.findall(r"`([a-z_]+/[^`]+)`", (ROOT / "docs" / "metrics.md").read_text())
-    patterns = [re.sub(r"<[a-z_]+>", "[^/]+", name) for name in named]
-    return {name for name in row if "/" in name and not any(re.fullmatch(each, name) for each in patterns)}
+    """Metrics of a step that the catalogue, and so docs/metrics.md, does not name."""
+    return {name for name in row if "/" in name and gauge_of(name).metric not in NAMES}
 
 
-def kill_driver(product_namespace: ProductNamespace, name: str, attempt: int) -> None:
-    """kill -9 the driver's process inside the head Pod."""
+def in_head(product_namespace: ProductNamespace, name: str, attempt: int, *command: str) -> str:
+    """The output of a command in the head Pod of an attempt."""
     selector = f"swerl.dev/job={name},swerl.dev/attempt={attempt},ray.io/node-type=head"
     head = product_namespace.cluster.kubectl(
         "get", "pods", "-n", product_namespace.namespace, "-l", selector, "-o", "name"
     ).strip()
     assert head, f"attempt {attempt} has no head Pod: {json.dumps(product_namespace.status(name), indent=1)}"
-    product_namespace.cluster.kubectl(
-        "exec", "-n", product_namespace.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver"
-    )
+    return str(product_namespace.cluster.kubectl("exec", "-n", product_namespace.namespace, head, "--", *command))
+
+
+def scraped(product_namespace: ProductNamespace, name: str) -> dict[str, float]:
+    """What the driver of the first attempt answers to Prometheus: the sum of each sample's values."""
+    program = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{METRICS_PORT}').read().decode())"
+    text = in_head(product_namespace, name, 1, "python", "-c", program)
+    found: dict[str, float] = {}
+    for sample in (sample for family in text_string_to_metric_families(text) for sample in family.samples):
+        assert sample.labels["swerljob"] == name
+        found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
 
 
 def task_order(job: dict[str, Any]) -> Callable[[int], str]:
@@ -76,12 +86,14 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
 def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: ProductNamespace) -> None:
     job = product_namespace.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
+    job["spec"]["logFormat"] = "json"
     name = product_namespace.apply(job)
 
     product_namespace.wait(
         "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
     )
-    kill_driver(product_namespace, name, attempt=1)
+    exported = scraped(product_namespace, name)
+    in_head(product_namespace, name, 1, "pkill", "-9", "-f", "swerl_trainer.driver")
     deadline = time.monotonic() + 60
     product_namespace.wait("second attempt", lambda: product_namespace.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
@@ -89,6 +101,16 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
     product_namespace.wait(
         "end of attempt 1", lambda: not product_namespace.objects(first, kinds), deadline - time.monotonic()
     )
+
+    assert {each for each in exported if not each.startswith("swerl_driver_")} <= families().keys()
+    assert exported["swerl_step"] >= 2
+    assert exported["swerl_driver_episodes_total"] >= 16, "two steps of two groups of four"
+    assert exported["swerl_driver_gradings_total"] and exported["swerl_driver_commands_total"]
+    assert exported["swerl_driver_api_writes_total"] >= 4, "each group is declared"
+    log = (product_namespace.output / name / "logs" / "1" / "driver.log").read_text().splitlines()
+    lines = [json.loads(line) for line in log]
+    assert {(line["job"], line["attempt"]) for line in lines} == {(name, 1)}
+    assert {1, 2} <= {line["step"] for line in lines if "step" in line}
 
     status = product_namespace.finish(name, 900)
     steps = product_namespace.rows()
