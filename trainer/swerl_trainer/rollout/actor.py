@@ -38,6 +38,7 @@ from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.group import TaskCounts
+from swerl_trainer.rollout.tracing import open_tracer
 from swerl_trainer.rollout.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class RolloutActor:
         )
         http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         grading = await self._open.enter_async_context(grader(client, job))
+        if (tracer := open_tracer(job)) is not None:
+            self._open.callback(tracer.close)
         dependencies = WorkerDependencies(
             tasks={"train": train, "evaluation": held_out},
             sandboxes=KubernetesSandboxes(client, job),
@@ -104,6 +107,7 @@ class RolloutActor:
                 "top_k": spec.algorithm.top_k,
                 "max_new_tokens": spec.agent.max_tokens_per_turn,
             },
+            tracer=tracer,
             api_writes=lambda: self._api_writes,
         )
         return Worker(dependencies)

@@ -32,7 +32,7 @@ def write_rollout(
     scores: Mapping[int, StepScore] | None = None,
     audit: Collection[Finding] | None = None,
 ) -> None:
-    """Write the artifacts of an episode; a failure is logged and does not end the rollout."""
+    """Write the artifacts of an episode, and trace its rollout; a failure is logged and does not end the rollout."""
     meta = {
         "step": request.step,
         "reward": rollout.reward if rollout else 0.0,
@@ -45,3 +45,5 @@ def write_rollout(
         write_artifacts(artifacts_folder(dependencies, request), episode, verdict, meta=meta, audit=audit)
     except OSError as error:
         logger.error("cannot write the artifacts of %s/%d: %s", request.id, episode.index, error)
+    if dependencies.tracer is not None and rollout is not None:
+        dependencies.tracer.trace(request, episode, rollout)

@@ -14,6 +14,7 @@ from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
 from swerl_api import AlgorithmSpec
+from swerl_trainer.rollout.tracing import RolloutTracer
 
 
 class SandboxGroup(Protocol):
@@ -86,4 +87,5 @@ class WorkerDependencies:
     encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # segments to train on
     workdir: str = "/testbed"  # folder of the repository in task images
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts
+    tracer: RolloutTracer | None = None
     api_writes: Callable[[], int] = lambda: 0  # requests so far that change objects of the Kubernetes API
