@@ -145,6 +145,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "kwok": _kwok,
     "agent-sandbox": _agent_sandbox,
     "kueue": _kueue,
+    "dashboards": lambda: Target("dashboards", ("swerl.dev/cluster/dashboards",), "10 s"),  # for tests of the chart
 }
 DEFAULT_TARGETS = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
 
