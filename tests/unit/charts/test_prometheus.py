@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from swerl_operator.health import serve_metrics
 from swerl_operator.metrics import Metrics
 
@@ -29,6 +30,7 @@ from .queries import ALERTS, DASHBOARDS, alerts, panel_queries
 
 SCRAPES = 6  # of each exporter, before queries
 DEADLINE = 90.0  # seconds
+OWN = ("swerl_driver_", "swerl_operator_", "swerl_sandbox_")
 
 
 class Prometheus:
@@ -146,3 +148,13 @@ def promtool_test(expression: str, differing: dict[str, str], expected: float | 
     samples = [] if expected is None else [{"labels": "{}", "value": expected}]
     query = {"expr": expression, "eval_time": "3h", "exp_samples": samples}
     return {"name": expression, "interval": "1m", "input_series": series, "promql_expr_test": [query]}
+
+
+def test_names_of_counters_follow_prometheus_conventions() -> None:
+    exporters = Exporters()
+    texts = [generate_latest(registry) for registry in exporters.registries]
+    exporters.close()
+    found = [subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True) for text in texts]
+    problems = [line for done in found for line in (done.stdout + done.stderr).decode().splitlines()]
+    assert not [line for line in problems if line.startswith(OWN)], "other names are those that the field knows"
+    assert any(line.startswith("swerl_agent_turns_sum") for line in problems), "promtool checks names"
