@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_kube.logs import log_ids
-from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import (
@@ -23,6 +22,7 @@ from swerl_trainer.rollout.group import (
     DiscardGroup,
     DispatchAction,
     GroupRequest,
+    Purpose,
     Rollout,
     StartMembers,
     UnusedPrefetch,
@@ -38,6 +38,16 @@ IMAGE_REMEDY = (
 )
 
 
+class RolloutMetrics(Protocol):
+    """Counts what the runner sees; see `DriverMetrics`."""
+
+    def episode(self, purpose: Purpose, rollout: Rollout) -> None: ...
+
+    def groups(self, load: Mapping[str, int]) -> None: ...
+
+    def counts(self, counts: Mapping[str, int]) -> None: ...
+
+
 class RolloutRunner:
     """Executes actions and waits for what they bring about."""
 
@@ -47,7 +57,7 @@ class RolloutRunner:
         workers: Sequence[RolloutWorker],
         *,
         serving: Callable[[], Awaitable[None]],
-        metrics: DriverMetrics,
+        metrics: RolloutMetrics,
     ) -> None:
         self.dispatcher = dispatcher
         self._metrics = metrics
