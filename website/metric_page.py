@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from swerl_operator.metrics import Metrics
 from swerl_operator.sandboxes.metrics import SandboxMetrics
 from swerl_operator.sandboxes.store import GroupStore
+from swerl_trainer.metrics.catalogue import gauge_of
 
 from .pages import ROOT
 from .tables import cell, table
@@ -25,8 +26,8 @@ def metric_page() -> str:
         [
             INTRODUCTION,
             "## Of a job",
-            "With the label `job`; served at port 9102 of the head Pod. A meaning may cover several names, in their "
-            "order. Held-out evaluations have the same names with `swerl_eval_` at the beginning.",
+            "With the label `swerljob`; served at port 9102 of the head Pod. A meaning may cover several names, in "
+            "their order. Held-out evaluations have the same names with `swerl_eval_` at the beginning.",
             table(("series", "name in metrics.jsonl", "meaning"), sorted(_job_rows())),
             "## Of the operator",
             table(("series", "type", "meaning"), sorted(_operator_rows())),
@@ -40,17 +41,13 @@ def _job_rows() -> Iterator[tuple[str, str, str]]:
         names, _, text = line.removeprefix("| ").removesuffix(" |").partition(" | ")
         meaning = cell(LINK.sub(r"\1", text))
         for name in NAME.findall(names) if line.startswith("| `") else ():
-            beginning, kind, rest = name.partition("<")
+            gauge = gauge_of(name)
+            labels = f"{{{','.join(gauge.labels)}}}" if gauge.labels else ""
             yield (
-                f"`{series_name(beginning)}{kind}{rest}`",
+                f"`{gauge.family}{labels}`",
                 f"`{name}`",
                 cell(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", meaning.removesuffix(" |"))),
             )
-
-
-def series_name(metric: str) -> str:
-    """The Prometheus series of a metric: `rollout/raw_reward` is `swerl_rollout_raw_reward`."""
-    return "swerl_" + re.sub(r"[^a-z0-9]", "_", metric)
 
 
 def _operator_rows() -> Iterator[tuple[str, str, str]]:
