@@ -65,7 +65,7 @@ def test_reference_has_every_field_command_and_series() -> None:
     assert re.search(r"\| `spec.algorithm.lr` \| number .*\| `1e-06` \|", jobs)
     assert "`spec.trainer.tolerations[].key`" in jobs and "\n* algorithm.groupSize must not exceed" in jobs
     assert "## swerl tasks check" in commands and "| `--repeat N` |" in commands and "| `--help` |" not in commands
-    assert "`swerl_rollout_raw_reward`" in series and "`swerl_rollout_zero_std_count_<reward>`" in series
+    assert "`swerl_rollout_raw_reward`" in series and "`swerl_rollout_zero_std_count{reward}`" in series
     assert "| `swerl_sandbox_groups_ended_total` | counter |" in series
 
 
