@@ -67,7 +67,7 @@ test-on-cluster: # no other test may run on the cluster during an outage
 
 # Debian's package, unpacked: the tests start the programs themselves.
 $(SWERL_HOME)/bin/promtool:
-	@folder=$$(mktemp -d) && cd $$folder && apt-get -qq update && \
+	@folder=$$(mktemp -d) && cd $$folder && flock /tmp/swerl-apt.lock apt-get -qq update && \
 	apt-get -qq -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && \
 	mkdir -p $(@D) && mv usr/bin/prometheus $(@D) && mv usr/bin/promtool $(@D) && rm -rf $$folder
 
