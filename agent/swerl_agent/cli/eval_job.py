@@ -36,10 +36,9 @@ async def run_job(options: Options) -> int:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if file.spec.log_format == "json":
-        shard = {"shard": options.shard[0]} if options.shard else {}
-        LogSettings("json", {"namespace": file.namespace, "evaluation": file.name, **shard}).configure(
-            sys.stderr, "WARNING"
-        )
+        ids = {"namespace": file.namespace, "evaluation": file.name}
+        ids |= {"shard": options.shard[0]} if options.shard else {}
+        LogSettings("json", ids).configure(sys.stderr, "WARNING")
     async with open_client(options) as client:
         if options.merge:
             summary = await merge_shards(client, file)
