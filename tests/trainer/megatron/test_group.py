@@ -20,9 +20,10 @@ import torch
 from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
 from swerl_trainer.checkpoints import damage
+from swerl_trainer.driver.resume import RESOURCE_PER_CHECK
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.errors import LayoutError, TrainerError
-from swerl_trainer.megatron.group import TrainGroup
+from swerl_trainer.megatron.group import RESOURCE_PER_RANK, TrainGroup
 from swerl_trainer.megatron.rank import TrainRank
 
 from tests.ports import free_port
@@ -52,7 +53,7 @@ def cluster() -> Iterator[None]:
                 *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
                 *(f"--{flag}-port={agent}" for flag, agent in zip(flags, agents, strict=True)),
                 *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
-                *("--object-store-memory=100000000", f"--temp-dir={folder}", '--resources={"train": 1}'),
+                *("--object-store-memory=100000000", f"--temp-dir={folder}", '--resources={"train": 2}'),
             ],
             env=environ,
             stdout=subprocess.DEVNULL,
@@ -154,6 +155,10 @@ async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Te
 async def test_layout_that_does_not_fit_starts_nothing(make_config: MakeConfig) -> None:
     with pytest.raises(LayoutError):
         await TrainGroup.start(make_config(tensor_parallel=2), ranks=3)
+
+
+def test_unit_of_a_pod_has_room_for_one_rank_and_a_check_of_files() -> None:
+    assert RESOURCE_PER_RANK + RESOURCE_PER_CHECK < 1 < 2 * RESOURCE_PER_RANK
 
 
 @pytest.mark.parametrize(("limit", "threads"), [("150000 100000", 1), ("max 100000", None), ("100 100000", 1)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api import EvaluationFile
+from swerl_trainer.joining import ExpectedPods, PodJoining, PodsMissing
 from swerl_trainer.process import NO_RETRY
 from swerl_trainer.serving import serve
 from swerl_trainer.serving.__main__ import main
@@ -87,3 +88,16 @@ def test_broken_file_is_named_and_not_tried_again(tmp_path: Path, capsys: pytest
     path.write_text(json.dumps({"name": "x"}))
     assert main(["--config", str(path)]) == NO_RETRY
     assert f"ServingError: {path} describes no evaluation: namespace: Field required; uid:" in capsys.readouterr().out
+
+
+class WaitingPool:
+    """Engines whose Pods never come."""
+
+    async def start(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_engines_whose_pods_do_not_join_are_named() -> None:
+    joining = PodJoining([ExpectedPods("engine", "engine", 2)], 0.0, list, field="rollout")
+    with pytest.raises(PodsMissing, match=r"2 of 2 engine Pods .* \(rollout\.joinTimeoutSeconds\)"):
+        await serve._start(WaitingPool(), joining)  # type: ignore[arg-type]

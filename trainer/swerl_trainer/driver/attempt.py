@@ -79,11 +79,11 @@ def lease_keeper(job: Job, kubeconfig: str | None) -> LeaseKeeper:
 
 
 async def _train(job: Job, components: AttemptComponents, reporter: StatusReporter) -> None:
-    """The training, concurrent with the tasks that replace dead engines and report counts."""
+    """The training, concurrent with the tasks that wait for Pods, replace dead engines and report counts."""
     module = await asyncio.to_thread(importlib.import_module, "swerl_trainer.driver.training")  # imports torch
     training: Training = module.Training(job, components, reporter)
     async with asyncio.TaskGroup() as tasks:
-        watchers = []
+        watchers = [tasks.create_task(_all_joined(components))]
         if components.judge is not None:
             watchers.append(tasks.create_task(_replace_judges(training, components.judge)))
         if components.pool is not None:
@@ -98,6 +98,10 @@ async def _train(job: Job, components: AttemptComponents, reporter: StatusReport
 
 async def _replace_engines(training: Training, pool: EnginePool) -> None:
     await training.serving
+async def _all_joined(components: AttemptComponents) -> None:
+    await components.pods_joined
+
+
     await pool.watch()
 
 

@@ -24,6 +24,7 @@ from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
+from swerl_trainer.joining import PodJoining, expected_pods
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.rollout.group import TaskCounts
 from swerl_trainer.rollout.operations import RolloutWorker
@@ -48,6 +49,7 @@ class AttemptComponents:
     tasks_ready: asyncio.Task[TaskCounts]
     group_ready: asyncio.Task[TrainGroup]
     judge_ready: asyncio.Task[None]
+    pods_joined: asyncio.Task[None]
 
     def __init__(self, job: Job, http: aiohttp.ClientSession, began: float, *, make_worker: WorkerFactory) -> None:
         self.began = began
@@ -60,15 +62,18 @@ class AttemptComponents:
         self._http = http
         self._make_worker = make_worker
         self._starting: list[asyncio.Task[Any]] = []
+        expected = expected_pods(job.spec, generates=self.generates)
+        self._joining = PodJoining(expected, job.spec.trainer.join_timeout_seconds, ray.nodes)
 
     def start(self) -> None:
         """Request every component from Ray, without waiting for any."""
+        self.pods_joined = self._timed("pods", self._joining.watch())
         if self.generates:
             if self._job.spec.judge is not None:
                 self.judge = self._judges(self._job.spec.judge)
                 self.judge_ready = self._timed("judge", self.judge.start())
             self.pool = self._engines()
-            self.engines_ready = self._timed("engines", self.pool.start())
+            self.engines_ready = self._timed("engines", self.pool.start(self._engines_joined))
             self.tasks_ready = self._timed("workers", self._prepare_workers())
         self.group_ready = self._timed("train", self._train_group())
 
@@ -112,6 +117,11 @@ class AttemptComponents:
             keep_cache=spec.rollout.keep_cache,
             probe_seconds=float(spec.rollout.probe_seconds),
         )
+
+    async def _engines_joined(self, engines: int) -> None:
+        """Return when Pods for `engines` engines have joined; engines that share GPUs are placed together."""
+        rollout = self._job.spec.rollout
+        await self._joining.joined(ENGINE_RESOURCE, rollout.engines if self._job.spec.colocate else engines)
 
     def _judges(self, judge: JudgeSpec) -> StaticEnginePool:
         server = resources.judge_server(self._job, judge)

@@ -22,7 +22,7 @@ from swerl_trainer.mirror import Mirror
 logger = logging.getLogger(__name__)
 
 RESUMED = "resume_step"  # in a checkpoint's state: the step that `checkpoint.resume` named when it was written
-RESOURCE_PER_CHECK = 0.9  # of a rank's unit: a node reads as many parts at a time as it has ranks
+RESOURCE_PER_CHECK = 0.4  # of a rank's unit, of which the rank takes 0.55: a node reads a part or two for each rank
 
 FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
 

@@ -22,7 +22,7 @@ from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth, Health
 from swerl_trainer.engines.links import Backend, weight_link
 from swerl_trainer.engines.router import Router
-from swerl_trainer.engines.slot import EngineSlot
+from swerl_trainer.engines.slot import EngineSlot, Joined, at_once
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.engines.weights import WeightLink, WeightSource, WeightTransferFailed
 
@@ -74,9 +74,11 @@ class EnginePool:
         self._trainer_lock: asyncio.Lock | None = None
         self._serving = asyncio.Event()
 
-    async def start(self) -> None:
-        """Start the router and all servers together; returns when all are ready. Raises EngineStartError."""
-        await asyncio.gather(self.router.start(), *(slot.start(self._http, self._ranks) for slot in self._slots))
+    async def start(self, joined: Joined = at_once) -> None:
+        """Start the router and all servers together; returns when all are ready. `joined(n)` returns when there is
+        room for n engines. Raises EngineStartError."""
+        starts = (slot.start(self._http, self._ranks, joined) for slot in self._slots)
+        await asyncio.gather(self.router.start(), *starts)
 
     async def attach(
         self, source: WeightSource, version: int, trainer_lock: asyncio.Lock, *, as_started: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -12,6 +13,11 @@ from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.server import READY_TIMEOUT
 
 START_SECONDS = READY_TIMEOUT + 120.0  # for an engine to start
+Joined = Callable[[int], Awaitable[None]]  # argument: number of engines
+
+
+async def at_once(engines: int) -> None:
+    """There is room for any number of engines."""
 
 
 @dataclass
@@ -23,8 +29,9 @@ class EngineSlot:
     client: EngineClient | None = None  # None while the engine starts
     restarts: int = 0
 
-    async def start(self, http: aiohttp.ClientSession, ranks: int) -> None:
-        """Start an engine of `ranks` tensor-parallel ranks. Raises EngineStartError."""
+    async def start(self, http: aiohttp.ClientSession, ranks: int, joined: Joined = at_once) -> None:
+        """Start an engine of `ranks` tensor-parallel ranks, once its Pod has joined. Raises EngineStartError."""
+        await joined(self.number + 1)
         try:
             async with asyncio.timeout(START_SECONDS):
                 url = await self.handle.start()

@@ -42,7 +42,9 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-RESOURCE_PER_RANK = 0.001  # of TRAIN_RESOURCE: it only places ranks, CPUs and GPUs limit their number
+# Of TRAIN_RESOURCE: a Pod has one unit per rank, so it gets no rank of a Pod that has not joined yet. The rest of a
+# unit is for tasks on the ranks' Pods, which check the GPUs and the files of checkpoints.
+RESOURCE_PER_RANK = 0.55
 BUCKET_BYTES = 512 * 2**20
 BACKGROUND = "background"  # Ray's concurrency group of calls that run beside a step
 
@@ -230,15 +232,15 @@ class TrainGroup:
         self._ranks = []
 
     async def _begin(self, config: RankConfig) -> None:
-        locations = await self._all([rank.location.remote() for rank in self._ranks])
-        placed = sorted(zip(locations, self._ranks, strict=True), key=lambda pair: pair[0])
-        self._locations, self._ranks = [location for location, _ in placed], [rank for _, rank in placed]
+        places = await self._all([rank.place.remote() for rank in self._ranks])
+        placed = sorted(zip(places, self._ranks, strict=True), key=lambda pair: pair[0])
+        self._locations, self._ranks = [place.location for place, _ in placed], [rank for _, rank in placed]
         address, port = await self.weight_endpoint()
         world = len(self._ranks)
-        neighbours = Counter(location.node for location in locations)
+        neighbours = Counter(location.node for location in self._locations)
         begun = [
             rank.begin.remote(config, number, world, address, port, neighbours[location.node])
-            for number, (location, rank) in enumerate(placed)
+            for number, (location, rank) in enumerate(zip(self._locations, self._ranks, strict=True))
         ]
         await self._all(begun, limited=False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
-from swerl_trainer.location import Location
+from swerl_trainer.location import Location, Place, machine_id
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.watchdog import watched
@@ -32,11 +32,11 @@ class TrainRank:
         self._trainer: MegatronTrainer | None = None
         self._watched = partial(watched, file=None, seconds=0.0)
 
-    def location(self) -> Location:
-        """Node and first accelerator of this actor."""
+    def place(self) -> Place:
+        """Machine, Ray node and first accelerator of this actor."""
         context = ray.get_runtime_context()
         accelerators = context.get_accelerator_ids().get("GPU") or ["0"]
-        return Location(node=str(context.get_node_id()), device=int(accelerators[0]))
+        return Place(machine_id(), Location(node=str(context.get_node_id()), device=int(accelerators[0])))
 
     def endpoint(self) -> tuple[str, int]:
         """Address of this node and a port free on it now."""

@@ -23,6 +23,7 @@ from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.engines.static_pool import StaticEnginePool
+from swerl_trainer.joining import ExpectedPods, PodJoining
 from swerl_trainer.megatron import environment
 from swerl_trainer.serving.errors import ServingError
 
@@ -41,14 +42,15 @@ class ServingPaths:
 
 
 async def serve(file: EvaluationFile, paths: ServingPaths | None = None) -> None:
-    """Serve until cancelled. Raises ServingError, and EngineStartError when an engine does not start at first."""
+    """Serve until cancelled. Raises ServingError, PodsMissing, and EngineStartError when an engine does not start at
+    first."""
     paths = paths or ServingPaths()
     model = await served_folder(file, paths)
     logs = paths.output / file.folder / "logs"
     async with aiohttp.ClientSession() as http:
         pool = _pool(file, model, logs, http)
         try:
-            await pool.start()
+            await _start(pool, _joining(file))
             logger.info("serving %s at %s", model, pool.router.url)
             await pool.watch()
         finally:
@@ -80,6 +82,26 @@ async def _convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> N
     code, output = await run_child(command, environment.cpu_process_environment(), stderr=asyncio.subprocess.STDOUT)
     if code:
         raise RuntimeError(f"converting {checkpoint} ended with code {code}: {output[-LOG_TAIL:]}")
+
+
+async def _start(pool: StaticEnginePool, joining: PodJoining) -> None:
+    """Start the engines; the first failure, also of Pods that do not join in time, ends the wait."""
+    tasks = [asyncio.create_task(joining.watch()), asyncio.create_task(pool.start())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _joining(file: EvaluationFile) -> PodJoining:
+    rollout = file.spec.rollout
+    assert rollout is not None
+    expected = [ExpectedPods("engine", names.ENGINE_RESOURCE, rollout.engines)]
+    return PodJoining(expected, rollout.join_timeout_seconds, ray.nodes, field="rollout")
 
 
 def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> StaticEnginePool:
