@@ -143,6 +143,8 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
     assert {1, 2} <= {line["step"] for line in lines if "step" in line}
 
     status = product_namespace.finish(name, 900)
+    described = product_namespace.cluster.kubectl("describe", "swerl", name, "-n", product_namespace.namespace)
+    assert "DriverFailed" in described and "attempt 2: resuming from" in described, "its Events"
     steps = product_namespace.rows()
     assert [row["step"] for row in steps] == [1, 2, 3]
     assert {row["attempt"] for row in steps} == {1, 2}

@@ -14,6 +14,7 @@ from typing import Any
 
 import fsspec
 from swerl_trainer.checkpoints import MARKER
+from swerl_trainer.events import event
 from swerl_trainer.job import Job, JobError
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ class Mirror:
         try:
             await asyncio.to_thread(self.push, folder, keep_last=keep_last)
         except Exception as error:  # each system has its own classes
-            logger.error("%s was not copied to %s, and training continues: %r", folder, self.url, error)
+            text = "%s was not copied to %s, and training continues: %r"
+            logger.error(text, folder, self.url, error, extra=event("MirrorFailed"))
 
     def push(self, folder: Path, *, keep_last: int) -> None:
         """Copy `folder`; remove copies older than the newest `keep_last`, and later ones, which the job abandoned."""

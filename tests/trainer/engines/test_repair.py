@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -12,6 +14,7 @@ from aiohttp import web
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.events import event_reason
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightPart, WeightSample
 
@@ -143,7 +146,8 @@ async def until(condition: object) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_silent_engines_are_replaced_at_the_same_time() -> None:
+async def test_silent_engines_are_replaced_at_the_same_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "swerl_trainer")
     servers = [Server(), Server(), Server()]
     async with watched(*servers) as (pool, routed):
         for server in servers[:2]:
@@ -154,6 +158,28 @@ async def test_silent_engines_are_replaced_at_the_same_time() -> None:
             server.starting.set()
         await until(lambda: pool.replaced == 2)
         assert len(routed) == 3
+    assert Counter(filter(None, map(event_reason, caplog.records))) == {"EngineLost": 2, "EngineReplaced": 2}
+
+
+async def test_engine_starts_when_its_pod_has_joined() -> None:
+    servers = [Server(), Server()]
+    room = [asyncio.Event() for _ in servers]
+
+    async def joined(engines: int) -> None:
+        await room[engines - 1].wait()
+
+    async with aiohttp.ClientSession() as http:
+        pool = EnginePool(list(servers), Routes(), http)  # type: ignore[arg-type]
+        start = asyncio.create_task(pool.start(joined))
+        room[0].set()
+        async with asyncio.timeout(30):
+            await until(lambda: servers[0].starts == 1)
+            await asyncio.sleep(0.1)
+            assert servers[1].starts == 0 and not start.done()
+            room[1].set()
+            await start
+        await pool.close()
+    assert servers[1].starts == 1
 
 
 async def test_engine_that_two_calls_retire_at_once_is_replaced_once() -> None:

@@ -20,6 +20,7 @@ from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient, KubeError
 from swerl_trainer.driver.components import AttemptComponents, WorkerFactory
+from swerl_trainer.driver.event_poster import posting_events
 from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.status import StatusReporter
@@ -51,6 +52,7 @@ async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, 
         stack.push_async_callback(asyncio.to_thread, keeper.stop)
         client = await stack.enter_async_context(KubeClient.from_environment(kubeconfig))
         stack.push_async_callback(_remove_sandboxes, client, job)
+        await stack.enter_async_context(posting_events(client, job))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         components = AttemptComponents(job, http, began, make_worker=_ray_worker(job, kubeconfig))
         stack.push_async_callback(components.close)
@@ -96,12 +98,12 @@ async def _train(job: Job, components: AttemptComponents, reporter: StatusReport
             watcher.cancel()
 
 
-async def _replace_engines(training: Training, pool: EnginePool) -> None:
-    await training.serving
 async def _all_joined(components: AttemptComponents) -> None:
     await components.pods_joined
 
 
+async def _replace_engines(training: Training, pool: EnginePool) -> None:
+    await training.serving
     await pool.watch()
 
 

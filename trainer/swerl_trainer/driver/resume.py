@@ -16,6 +16,7 @@ from swerl_api import Resume
 from swerl_api.names import TRAIN_RESOURCE, checkpoint_name
 from swerl_trainer.checkpoints import Checkpoint, CheckpointStore, damage
 from swerl_trainer.driver.errors import DriverError
+from swerl_trainer.events import event
 from swerl_trainer.job import JobError
 from swerl_trainer.mirror import Mirror
 
@@ -45,7 +46,8 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
             await asyncio.to_thread(store.abandon, [each for each in complete if each.step > checkpoint.step])
             return checkpoint
         problems.append(f"{checkpoint.folder} is damaged: {'; '.join(damages)}")
-        logger.error("skipping checkpoint of step %d: %s", checkpoint.step, problems[-1])
+        text = "skipping checkpoint of step %d: %s"
+        logger.error(text, checkpoint.step, problems[-1], extra=event("CheckpointDamaged"))
     if resume == "auto":
         await asyncio.to_thread(store.abandon, complete)
         return None

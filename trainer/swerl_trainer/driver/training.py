@@ -26,6 +26,7 @@ from swerl_trainer.driver.saver import CheckpointSaver
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.events import event
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.metrics.driver_metrics import DriverMetrics, gpus_by_role
@@ -97,7 +98,7 @@ class Training:
         self._begun_from = await starting_point(self._store, resume, find_damage)
         if self._begun_from is not None:
             self._state = TrainingState.from_json(self._begun_from.state)
-            logger.info("resuming from %s", self._begun_from.folder)
+            logger.info("resuming from %s", self._begun_from.folder, extra=event("Resumed"))
         self._state.attempt = self._job.attempt
         self._state.resume_step = resume if isinstance(resume, int) else None
 

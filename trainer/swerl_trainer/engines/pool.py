@@ -25,6 +25,7 @@ from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.slot import EngineSlot, Joined, at_once
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.engines.weights import WeightLink, WeightSource, WeightTransferFailed
+from swerl_trainer.events import event
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class EnginePool:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if not self.router.alive:
-                logger.warning("the router is dead; restarting it")
+                logger.warning("the router is dead; restarting it", extra=event("RouterLost"))
                 await self.router.start()
             await self.router.finish_removals()
             idle = [slot for slot in self._slots if not self._in_repair(slot)]
@@ -146,11 +147,12 @@ class EnginePool:
             return
         try:
             if health == "slow":
-                logger.warning("engine %d is much slower than the others; it gets no requests", slot.number)
+                text = "engine %d is much slower than the others; it gets no requests"
+                logger.warning(text, slot.number, extra=event("EngineSlow"))
                 await self.router.remove(slot.client.url)
                 self.slow.add(slot.number)
             else:
-                logger.info("engine %d has recovered", slot.number)
+                logger.info("engine %d has recovered", slot.number, extra=event("EngineRecovered"))
                 await self.router.add(slot.client.url)
                 self.slow.discard(slot.number)
         except (EngineCallError, aiohttp.ClientError):
@@ -161,7 +163,7 @@ class EnginePool:
 
     def _repair(self, slot: EngineSlot, tasks: asyncio.TaskGroup, fault: str) -> None:
         """Replace an engine while others are watched, and replaced."""
-        logger.warning("engine %d %s; starting another", slot.number, fault)
+        logger.warning("engine %d %s; starting another", slot.number, fault, extra=event("EngineLost"))
         self._repairs[slot.number] = tasks.create_task(self._replace(slot), name=f"engine {slot.number}")
 
     async def update_weights(self, version: int) -> None:
@@ -182,7 +184,7 @@ class EnginePool:
             try:
                 return await self._link.send(version)
             except WeightTransferFailed as failed:
-                logger.warning("%s", failed)
+                logger.warning("%s", failed, extra=event("WeightUpdateFailed"))
                 self._link = None
                 await asyncio.gather(*(self._retire(client) for client in failed.engines))
         raise EngineError(f"weights of version {version}: {MAX_TRANSFERS} transfers failed; see the engines' logs")
@@ -224,7 +226,8 @@ class EnginePool:
             slot.client = None
             if slot.restarts >= RESTARTS:
                 raise
-            logger.exception("engine %d could not be replaced; retrying", slot.number)
+            text = "engine %d could not be replaced; retrying"
+            logger.exception(text, slot.number, extra=event("EngineNotReplaced"))
             return
         slot.restarts = 0
         self.replaced += 1
@@ -259,7 +262,8 @@ class EnginePool:
         assert slot.client is not None
         await self.router.add(slot.client.url)
         self._serving.set()
-        logger.info("engine %d serves version %d at %s", slot.number, self._version, slot.client.url)
+        text = "engine %d is replaced; it serves version %d at %s"
+        logger.info(text, slot.number, self._version, slot.client.url, extra=event("EngineReplaced"))
 
     async def _call_all(self, call: Literal["sleep", "wake"]) -> None:
         clients = self._clients()

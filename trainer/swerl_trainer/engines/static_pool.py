@@ -14,6 +14,7 @@ import aiohttp
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.router import Router
+from swerl_trainer.events import event
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class StaticEnginePool:
             try:
                 await self._check()
             except (EngineError, aiohttp.ClientError, TimeoutError):
-                logger.exception("engines of the %s could not be replaced; retrying", self._name)
+                text = "engines of the %s could not be replaced; retrying"
+                logger.exception(text, self._name, extra=event("EngineNotReplaced"))
 
     async def close(self) -> None:
         """End all engines and the router."""
@@ -55,16 +57,18 @@ class StaticEnginePool:
 
     async def _check(self) -> None:
         if not self.router.alive:
-            logger.warning("the router of the %s is dead; restarting it", self._name)
+            logger.warning("the router of the %s is dead; restarting it", self._name, extra=event("RouterLost"))
             await self.router.start()
         await self.router.finish_removals()
         for number, handle in enumerate(self._handles):
             if number in self._urls and await handle.alive():
                 continue
-            logger.warning("engine %d of the %s is dead; starting another", number, self._name)
+            text = "engine %d of the %s is dead; starting another"
+            logger.warning(text, number, self._name, extra=event("EngineLost"))
             if url := self._urls.pop(number, None):
                 await self.router.remove(url)
             await self._serve(number, await handle.start())
+            logger.info("engine %d of the %s is replaced", number, self._name, extra=event("EngineReplaced"))
 
     async def _serve(self, number: int, url: str) -> None:
         await self.router.add(url)

@@ -32,6 +32,7 @@ import ray
 from swerl_api.names import TRAIN_RESOURCE
 from swerl_trainer.algorithm.batch import Batch
 from swerl_trainer.checkpoints import FileSum
+from swerl_trainer.events import event
 from swerl_trainer.location import Location
 from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size
@@ -275,6 +276,7 @@ class TrainGroup:
         logger.warning(
             "a call to the training ranks has run for %.0f s; %s have not finished; stacks of all ranks: %s/rank-*",
             *(time.monotonic() - began, f"ranks {', '.join(map(str, numbers))}", self._logs or "(no folder)"),
+            extra=event("RanksStalled"),
         )
 
 

@@ -34,6 +34,7 @@ from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_kube import KubeClient
 from swerl_trainer.engines.client import ADAPTER
+from swerl_trainer.events import event
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.dependencies import WorkerDependencies
@@ -170,7 +171,8 @@ class RayWorker:
             return await getattr(actor, method).remote(*arguments)
         except RayActorError:
             if self._actor is actor:
-                logger.warning("rollout worker %d is lost; starting another", self._number)
+                text = "rollout worker %d is lost; starting another"
+                logger.warning(text, self._number, extra=event("RolloutWorkerLost"))
                 self._actor = self._create()
             raise
 
