@@ -38,7 +38,7 @@ def add_ids(record: logging.LogRecord) -> bool:
 
 
 class JsonFormatter(logging.Formatter):
-    """time, level, logger, message; ids of process and line; kopf's object; error with its traceback."""
+    """time, level, logger, message; ids of process and line; kopf's object; event; error with its traceback."""
 
     def __init__(self, ids: Mapping[str, object] = _NONE) -> None:
         super().__init__()
@@ -56,6 +56,8 @@ class JsonFormatter(logging.Formatter):
         reference = getattr(record, "k8s_ref", None)
         if isinstance(reference, dict):
             line |= {key: reference[key] for key in ("kind", "namespace", "name") if reference.get(key)}
+        if reason := getattr(record, "event_reason", None):
+            line["event"] = reason
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)

@@ -73,6 +73,12 @@ def test_error_stays_on_one_line(lines: io.StringIO) -> None:
     assert "ValueError: first\nsecond" in line["error"] and line["message"] == "failed"
 
 
+def test_line_that_becomes_an_event_has_its_reason(lines: io.StringIO) -> None:
+    logger.warning("engine 2 is replaced", extra={"event_reason": "EngineReplaced"})
+    logger.warning("another line")
+    assert [line.get("event") for line in parsed(lines)] == ["EngineReplaced", None]
+
+
 def test_second_configuration_replaces_the_first(root: logging.Logger, lines: io.StringIO) -> None:
     text = io.StringIO()
     LogSettings().configure(text, "WARNING")
