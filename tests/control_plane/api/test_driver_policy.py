@@ -80,6 +80,14 @@ def test_driver_creates_what_it_needs(create: Create, body: Json) -> None:
     assert "created (server dry run)" in create(body)
 
 
+def test_driver_posts_events_with_the_label_of_its_own_job(create: Create, namespace: str) -> None:
+    involved = {"apiVersion": API_VERSION, "kind": "SweRLJob", "namespace": namespace, "name": "demo"}
+    body: Json = {"apiVersion": "v1", "kind": "Event", "involvedObject": involved, "reason": "EngineReplaced"}
+    own, foreign = (body | {"metadata": {"name": "demo.1", "labels": labels}} for labels in (LABELS, FOREIGN))
+    assert "created (server dry run)" in create(own)
+    assert REFUSED in create(foreign)
+
+
 POD = "spec/template/spec"
 CONTAINER = f"{POD}/containers/0"
 SECURITY = f"{CONTAINER}/securityContext"
