@@ -67,6 +67,7 @@ def test_reference_has_every_field_command_and_series() -> None:
     assert "## swerl tasks check" in commands and "| `--repeat N` |" in commands and "| `--help` |" not in commands
     assert "`swerl_rollout_raw_reward`" in series and "`swerl_rollout_zero_std_count{reward}`" in series
     assert "| `swerl_sandbox_groups_ended_total` | counter |" in series
+    assert "| `swerl_driver_sampled_tokens_total` | counter |" in series and "\\\\" not in series
 
 
 def test_linked_files_become_pages(tmp_path: Path) -> None:
