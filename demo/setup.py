@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from cluster.layout import locked, swerl_home
 from demo.cluster import ROOT, Cluster
 from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, dependency_manifests, namespace_manifest
 from demo.steps import StepFailed, Steps, run
@@ -32,7 +33,15 @@ def prepare(cluster: Cluster, steps: Steps) -> Images:
 
 
 def install_operator(cluster: Cluster, images: Images) -> None:
-    """Install or upgrade the chart and the CRDs, which helm itself never upgrades; wait until the operator is ready."""
+    """Install or upgrade the chart and the CRDs, which helm itself never upgrades; wait until the operator is ready.
+
+    Programs of this machine do so one after the other: helm refuses a release that another one is changing.
+    """
+    with locked(swerl_home() / "helm.lock"):
+        _install_operator(cluster, images)
+
+
+def _install_operator(cluster: Cluster, images: Images) -> None:
     crds = str(ROOT / "charts" / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=swerl-demo", "-f", crds)
     repository, _, tag = images["operator"].rpartition(":")

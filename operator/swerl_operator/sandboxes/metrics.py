@@ -9,10 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from swerl_api.conditions import SandboxReason
 
 from .parsed import PodStage
 from .store import GroupRecord, GroupStore
 
+WRITE_VERBS = ("create_pod", "delete_pod", "patch_status", "delete_group")
+END_REASONS = (SandboxReason.COMPLETED, SandboxReason.LEASE_EXPIRED, SandboxReason.LIFETIME_EXCEEDED)
+CHECK_OUTCOMES = ("passed", "reachable", "failed")
 START_BUCKETS = (0.25, 0.5, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 300, 600)  # seconds
 
 
@@ -46,7 +50,16 @@ class SandboxMetrics:
             ["outcome"],
             registry=registry,
         )
+        _begin_at_zero(self.writes, WRITE_VERBS)
+        _begin_at_zero(self.groups_ended, END_REASONS)
+        _begin_at_zero(self.isolation_checks, CHECK_OUTCOMES)
         registry.register(_SandboxCollector(store))
+
+
+def _begin_at_zero(counter: Counter, values: Iterable[str]) -> None:
+    """Export the counter with each value of its label: the first increase of a series that was absent is no rate."""
+    for value in values:
+        counter.labels(value)
 
 
 class _SandboxCollector(Collector):

@@ -49,3 +49,9 @@ def test_ended_groups_neither_wait_nor_count(
     declared(store, group, "g", seconds_ago=90).state.finished_at = time.time()
     assert (value("groups", state="waiting"), value("groups", state="admitted")) == (0, 0)
     assert value("oldest_wait_seconds") == 0
+
+
+def test_counters_are_there_before_they_count(value: Callable[..., float | None]) -> None:
+    assert value("groups_ended_total", reason="LeaseExpired") == 0
+    assert value("isolation_checks_total", outcome="reachable") == 0
+    assert value("api_writes_total", verb="patch_status") == 0
