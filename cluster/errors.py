@@ -7,3 +7,11 @@ class ClusterError(Exception):
 
 class PrerequisiteError(ClusterError):
     """The machine lacks something that the cluster cannot provide itself."""
+
+
+class DaemonDied(ClusterError):
+    """A component that is needed does not run any more."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name

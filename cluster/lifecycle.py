@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process
 from cluster.api import Api, Unreachable
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, DaemonDied
 from cluster.layout import NODE_NAME, Cluster
 from cluster.netpol import default_deny
 from cluster.progress import print_line, step
@@ -19,6 +19,8 @@ from cluster.progress import print_line, step
 _APISERVER_SECONDS = 180  # with every client at its door again, on a busy machine
 _NODE_SECONDS = 180
 _ADDON_SECONDS = 180
+_KUBELET_STARTS = 5
+_KUBELET_PAUSE = 1.0  # seconds
 _INDEX_FILE = "index"  # written first into a state folder: the index it was made for
 
 
@@ -128,8 +130,20 @@ def _start_all(cluster: Cluster) -> None:
         addons.push_images(cluster)
         _wait_apiserver(cluster)
     with step("policy enforcement, controllers, scheduler, kubelet"):
+        _start_node(cluster)
+
+
+def _start_node(cluster: Cluster) -> None:
+    """Start what does not run yet, the kubelet again where it ends: containerd may serve before its CRI does."""
+    for left in reversed(range(_KUBELET_STARTS)):
         _ensure(cluster, *components.ALL)
-        _wait(lambda: node_ready(cluster), _NODE_SECONDS, "the node is Ready", cluster, tuple(components.ALL))
+        try:
+            _wait(lambda: node_ready(cluster), _NODE_SECONDS, "the node is Ready", cluster, tuple(components.ALL))
+            return
+        except DaemonDied as died:
+            if died.name != "kubelet" or not left:
+                raise
+            time.sleep(_KUBELET_PAUSE)
 
 
 def _add_addons(cluster: Cluster) -> None:
@@ -192,9 +206,10 @@ def _wait(condition: Callable[[], bool], seconds: float, what: str, cluster: Clu
             reason = f" ({error})"
         dead = [name for name in needed if not process.running(cluster, name)]
         if dead:
-            raise ClusterError(
+            raise DaemonDied(
+                dead[0],
                 f"{dead[0]} died; its log {process.log_file(cluster, dead[0])} ends:\n"
-                f"{process.log_tail(cluster, dead[0])}"
+                f"{process.log_tail(cluster, dead[0])}",
             )
         time.sleep(0.1)
     raise ClusterError(f"timed out after {seconds:.0f} s waiting until {what}{reason}; logs are in {cluster.log}")
