@@ -133,8 +133,9 @@ def _start_all(cluster: Cluster) -> None:
         _start_node(cluster)
 
 
-def _start_node(cluster: Cluster) -> None:
-    """Start what does not run yet, the kubelet again where it ends: containerd may serve before its CRI does."""
+def _start_node(cluster: Cluster, *, pause: float = _KUBELET_PAUSE) -> None:
+    """Start what does not run yet, the kubelet again, after `pause` seconds, where it ends: containerd may serve before
+    its CRI does."""
     for left in reversed(range(_KUBELET_STARTS)):
         _ensure(cluster, *components.ALL)
         try:
@@ -143,7 +144,7 @@ def _start_node(cluster: Cluster) -> None:
         except DaemonDied as died:
             if died.name != "kubelet" or not left:
                 raise
-            time.sleep(_KUBELET_PAUSE)
+            time.sleep(pause)
 
 
 def _add_addons(cluster: Cluster) -> None:

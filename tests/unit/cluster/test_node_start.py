@@ -19,7 +19,6 @@ class Node:
         self.name, self.deaths, self.starts = name, deaths, 0
         monkeypatch.setattr(lifecycle, "_ensure", self.ensure)
         monkeypatch.setattr(lifecycle, "_wait", self.wait)
-        monkeypatch.setattr(lifecycle, "_KUBELET_PAUSE", 0.0)
 
     def ensure(self, *names: Any) -> None:
         self.starts += 1
@@ -32,7 +31,7 @@ class Node:
 
 def test_kubelet_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(monkeypatch, "kubelet", deaths=2)
-    lifecycle._start_node(CLUSTER)
+    lifecycle._start_node(CLUSTER, pause=0.0)
     assert node.starts == 3
 
 
@@ -42,5 +41,5 @@ def test_kubelet_that_always_ends_and_another_daemon_are_errors(
 ) -> None:
     node = Node(monkeypatch, name, deaths)
     with pytest.raises(DaemonDied, match=name):
-        lifecycle._start_node(CLUSTER)
+        lifecycle._start_node(CLUSTER, pause=0.0)
     assert node.starts == starts
