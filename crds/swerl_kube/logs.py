@@ -16,6 +16,7 @@ from typing import TextIO
 
 from swerl_api.base import LogFormat
 
+EVENT_REASON = "event_reason"  # attribute of a record whose line is also an Event
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NONE: Mapping[str, object] = {}
 _ids: ContextVar[Mapping[str, object]] = ContextVar("log_ids", default=_NONE)
@@ -56,7 +57,7 @@ class JsonFormatter(logging.Formatter):
         reference = getattr(record, "k8s_ref", None)
         if isinstance(reference, dict):
             line |= {key: reference[key] for key in ("kind", "namespace", "name") if reference.get(key)}
-        if reason := getattr(record, "event_reason", None):
+        if reason := getattr(record, EVENT_REASON, None):
             line["event"] = reason
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from typing import Any, Literal
 
-from swerl_api import API_VERSION, Condition
+from swerl_api import Condition
+from swerl_api.event_body import EventType, event_body
 from swerl_kube import Json, KubeClient, KubeError
-
-MESSAGE_LIMIT = 1000  # characters; the API server takes 1024
-EventType = Literal["Normal", "Warning"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +37,7 @@ async def post(
     time: str | None,
 ) -> None:
     """One Event about `involved` (kind, namespace, name, uid); a failure to post is ignored."""
-    body: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "namespace": involved["namespace"],
-            "name": f"{involved['name']}.{uuid.uuid4().hex[:16]}",
-        },
-        "involvedObject": {"apiVersion": API_VERSION, **involved},
-        "type": type,
-        "reason": reason,
-        "message": message[:MESSAGE_LIMIT],
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-        "source": {"component": "swe-rl-operator"},
-    }
+    body = event_body(involved, type=type, reason=reason, message=message, time=time, component="swe-rl-operator")
     try:
         await api.create("events", body)
     except KubeError:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 
-REASON = "event_reason"  # attribute of a log record
+from swerl_kube.logs import EVENT_REASON
 
 
 def event(reason: str) -> dict[str, str]:
     """`extra` of a log call whose line is an Event with this reason, a word in CamelCase."""
-    return {REASON: reason}
+    return {EVENT_REASON: reason}
 
 
 def event_reason(record: logging.LogRecord) -> str | None:
     """The reason of a line that is an Event, None for others."""
-    reason = getattr(record, REASON, None)
+    reason = getattr(record, EVENT_REASON, None)
     return str(reason) if reason else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swerl_api import Condition, EvalCondition, EvalReason
+from swerl_api.event_body import EventType
 from swerl_kube import Json, KubeClient
 
 from .. import events
@@ -14,7 +15,7 @@ async def post_event(api: KubeClient, body: Json, condition: Condition) -> None:
         await events.post_condition(api, "SweEval", body, condition, event_type(condition))
 
 
-def event_type(condition: Condition) -> events.EventType:
+def event_type(condition: Condition) -> EventType:
     good = condition.status == "True" and condition.type != EvalCondition.FAILED
     return "Normal" if good else "Warning"
 

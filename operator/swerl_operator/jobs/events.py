@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swerl_api import Condition, JobCondition, JobReason
+from swerl_api.event_body import EventType
 from swerl_kube import Json, KubeClient
 
 from .. import events
@@ -17,7 +18,7 @@ async def post_event(api: KubeClient, job: Json, condition: Condition) -> None:
         await events.post_condition(api, "SweRLJob", job, condition, type)
 
 
-def event_type(condition: Condition) -> events.EventType | None:
+def event_type(condition: Condition) -> EventType | None:
     """Warning: a user should look at it. None: mere progress, not worth an Event."""
     if condition.status == "True":
         return "Warning" if condition.type == JobCondition.FAILED else "Normal"

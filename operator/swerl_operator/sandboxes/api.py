@@ -11,6 +11,7 @@ from typing import Any
 from swerl_api import names
 from swerl_api.base import API_VERSION
 from swerl_api.conditions import Condition, SandboxReason
+from swerl_api.event_body import EventType
 from swerl_api.isolation import Target, endpoint_addresses
 from swerl_kube import Conflict, Forbidden, Json, KubeClient, NotFound, resource_path
 
@@ -148,7 +149,7 @@ class SandboxApi:
         involved_object = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
         now = format_time(time.time())  # the condition's own time is that of its status, not of its reason
         intended = condition.reason == SandboxReason.SCHEDULING_GATED  # by the controller of the gates
-        type: events.EventType = "Normal" if intended else "Warning"
+        type: EventType = "Normal" if intended else "Warning"
         await events.post(self._api, involved_object, type, condition.reason, condition.message, now)
 
     async def delete_group(self, group: ParsedGroup) -> None:

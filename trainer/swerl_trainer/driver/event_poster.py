@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from swerl_api import API_VERSION
 from swerl_api.conditions import now
+from swerl_api.event_body import event_body
 from swerl_kube import KubeClient, KubeError
 from swerl_trainer.events import event_reason
 from swerl_trainer.job import Job
 
 QUEUE_LENGTH = 64
 PAUSE_SECONDS = 1.0
-MESSAGE_LIMIT = 1000  # characters; the API server takes 1024
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +51,16 @@ class EventPoster(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take a line that is an Event; called from any thread."""
         if (reason := event_reason(record)) is not None:
-            body = event_body(self._job, reason, record.getMessage(), warning=record.levelno >= logging.WARNING)
+            job = self._job
+            body = event_body(
+                {"kind": "SweRLJob", "namespace": job.namespace, "name": job.name, "uid": job.uid},
+                type="Warning" if record.levelno >= logging.WARNING else "Normal",
+                reason=reason,
+                message=f"attempt {job.attempt}: {record.getMessage()}",
+                time=now(),
+                component="swe-rl-driver",
+                labels=job.labels,
+            )
             self._loop.call_soon_threadsafe(self._put, body)
 
     async def run(self) -> None:
@@ -69,26 +76,3 @@ class EventPoster(logging.Handler):
     def _put(self, body: dict[str, Any]) -> None:
         if not self._bodies.full():
             self._bodies.put_nowait(body)
-
-
-def event_body(job: Job, reason: str, message: str, *, warning: bool) -> dict[str, Any]:
-    """An Event about the SweRLJob of this attempt."""
-    time = now()
-    involved = {"apiVersion": API_VERSION, "kind": "SweRLJob", "namespace": job.namespace, "name": job.name}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "namespace": job.namespace,
-            "name": f"{job.name}.{uuid.uuid4().hex[:16]}",
-            "labels": job.labels,
-        },
-        "involvedObject": {**involved, "uid": job.uid},
-        "type": "Warning" if warning else "Normal",
-        "reason": reason,
-        "message": f"attempt {job.attempt}: {message}"[:MESSAGE_LIMIT],
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-        "source": {"component": "swe-rl-driver"},
-    }
