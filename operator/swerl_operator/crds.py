@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from swerl_api.crd import KINDS, crd
-from swerl_kube import Conflict, Json, KubeClient, KubeError, NotFound, retry_write
+from swerl_kube import Conflict, Json, KubeClient, KubeError, retry_write
 
 CRDS = ("apiextensions.k8s.io/v1", "customresourcedefinitions")
 
@@ -26,15 +26,12 @@ async def write_crds(client: KubeClient) -> list[str]:
 
 
 async def _write(client: KubeClient, manifest: Json) -> None:
-    metadata = {key: manifest["metadata"][key] for key in ("labels", "annotations") if key in manifest["metadata"]}
-    change = {"metadata": metadata, "spec": manifest["spec"]}
+    metadata = manifest["metadata"]
     try:
-        await client.patch(*CRDS, None, manifest["metadata"]["name"], change)
-    except NotFound:
-        try:
-            await client.create(CRDS[1], manifest)
-        except Conflict:  # another process, or a request whose answer was lost, has just created it
-            await client.patch(*CRDS, None, manifest["metadata"]["name"], change)
+        await client.create(CRDS[1], manifest)
+    except Conflict:
+        kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+        await client.patch(*CRDS, None, metadata["name"], {"metadata": kept, "spec": manifest["spec"]})
 
 
 async def main() -> int:
