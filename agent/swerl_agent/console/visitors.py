@@ -10,8 +10,9 @@ import asyncio
 import hashlib
 import hmac
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -114,13 +115,15 @@ class Kept:
     def __init__(self) -> None:
         self._answers: dict[str, tuple[float, Visitor | None]] = {}
 
-    def get(self, key: str) -> tuple[bool, Visitor | None]:
-        """Whether the answer is known, and the answer."""
+    async def answer(self, key: str, ask: Callable[[], Awaitable[Visitor | None]]) -> Visitor | None:
+        """The kept answer, else that of `ask`, whose errors are not kept."""
         until, visitor = self._answers.get(key, (0.0, None))
-        return until > time.monotonic(), visitor
+        if until <= time.monotonic():
+            visitor = await ask()
+            self._put(key, visitor)
+        return visitor
 
-    def put(self, key: str, visitor: Visitor | None) -> None:
-        """Keep an answer."""
+    def _put(self, key: str, visitor: Visitor | None) -> None:
         self._answers.pop(key, None)
         while len(self._answers) >= KEPT_VISITORS:
             del self._answers[next(iter(self._answers))]
@@ -147,12 +150,11 @@ class KubernetesToken:
         if not token or len(token) > LONGEST_TOKEN or not token.isascii():
             return None
         key = hashlib.sha256(token.encode()).hexdigest()
-        known, visitor = self._kept.get(key)
-        if not known:
-            user = await self._reviews.user(token)
-            visitor = await self._reviews.visitor(user) if user else None
-            self._kept.put(key, visitor)
-        return visitor
+        return await self._kept.answer(key, partial(self._review, token))
+
+    async def _review(self, token: str) -> Visitor | None:
+        user = await self._reviews.user(token)
+        return await self._reviews.visitor(user) if user else None
 
 
 class ProxyHeader:
@@ -176,11 +178,7 @@ class ProxyHeader:
             return None
         user = User(names[0], (*filter(None, groups), "system:authenticated"))
         key = repr((user.name, user.groups))
-        known, visitor = self._kept.get(key)
-        if not known:
-            visitor = await self._reviews.visitor(user)
-            self._kept.put(key, visitor)
-        return visitor
+        return await self._kept.answer(key, partial(self._reviews.visitor, user))
 
 
 def reserved(names: Sequence[str]) -> bool:

@@ -17,7 +17,6 @@ from .test_targets import Target
 COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, or as long as the tests themselves took
 FEWEST_COPIES = 5  # that a run has even so
 COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")  # each changes the names that the one before does too
-_PLACE_ORDER: dict[str, int] = {place: number for number, place in enumerate(COPY_PLACES)}
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,6 @@ def within_copy_budget(
 
 def _needed(target: Target, copies: Sequence[Choice], deciding: Collection[Target]) -> list[Choice]:
     own = [each for each in copies if each[0] == target]
-    passing = sorted((each for each in own if each[1].passes), key=lambda each: _PLACE_ORDER[each[1].place])
+    passing = sorted((each for each in own if each[1].passes), key=lambda each: COPY_PLACES.index(each[1].place))
     failing = [each for each in own if not each[1].passes] if target in deciding else []
     return [*passing[-1:], *failing[:1]]

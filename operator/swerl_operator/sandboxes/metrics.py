@@ -32,7 +32,7 @@ class SandboxMetrics:
         )
         self.writes = Counter(
             "swerl_sandbox_api_writes",
-            "Writes of the operator for sandboxes, by verb create_pod|delete_pod|patch_status|delete_group.",
+            f"Writes of the operator for sandboxes, by verb {'|'.join(WRITE_VERBS)}.",
             ["verb"],
             registry=registry,
         )
@@ -46,7 +46,7 @@ class SandboxMetrics:
         )
         self.isolation_checks = Counter(
             "swerl_sandbox_isolation_checks",
-            "Isolation checks of groups by outcome passed|reachable|failed; failed could not be made.",
+            f"Isolation checks of groups by outcome {'|'.join(CHECK_OUTCOMES)}; failed could not be made.",
             ["outcome"],
             registry=registry,
         )
