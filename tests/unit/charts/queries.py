@@ -15,7 +15,7 @@ CHART = Path(__file__).parents[3] / "charts"
 ALERTS = CHART / "alerts.yaml"
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
 # What Grafana puts in; an interval spans some scrapes of the test's Prometheus.
-VARIABLES = {"$__rate_interval": "10s", "$__range": "1m", "$namespace": ".*", "$swerljob": ".*"}
+VARIABLES = {"$__rate_interval": "1m", "$__range": "5m", "$namespace": ".*", "$swerljob": ".*"}
 METRIC = re.compile(r"\b(?:swerl|process)_\w+")
 SELECTOR = re.compile(r"(\w+)\{([^}]*)\}")
 MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
