@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process
+from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process, rcu
 from cluster.api import Api, Unreachable
 from cluster.errors import ClusterError, DaemonDied
 from cluster.layout import NODE_NAME, Cluster
@@ -119,6 +119,7 @@ def _reserve(name: str, home: Path) -> Cluster:
 def _start_all(cluster: Cluster) -> None:
     with step("network, certificates, configuration"):
         preflight.load_modules()
+        rcu.raise_priority()
         cgroups.create(cluster.label)
         network.up(cluster)
         default_deny.install(cluster)
