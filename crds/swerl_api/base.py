@@ -58,6 +58,7 @@ RelativePath = Annotated[str, Field(max_length=512, pattern=r"^[^/]|^$")]
 PullPolicy = Literal["IfNotPresent", "Never"]
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
+Egress = Literal["none", "internet", "allow"]
 ImageReference = Annotated[str, Field(min_length=1, max_length=512)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from .base import Egress
+
 Target = tuple[str, int]  # host, TCP port
 
 SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints each address that answers on a line
@@ -23,12 +25,19 @@ NO_TOOL = 3  # exit code of the script when the image has no tool to connect wit
 
 
 def probe_arguments(
-    targets: Iterable[Target], name_servers: Iterable[str] = (), *, api_port: int = API_PORT
+    targets: Iterable[Target],
+    name_servers: Iterable[str] = (),
+    *,
+    egress: Egress = "none",
+    api_port: int = API_PORT,
 ) -> list[str]:
-    """Arguments of the script: it tries these addresses and those the Pod knows by itself."""
+    """Arguments of the script: it tries these addresses and those the Pod knows by itself.
+
+    A Pod with egress internet may reach the name servers that it knows.
+    """
     lines = [f"tcp {host} {port}" for host, port in targets]
     lines += [f"{kind} {host} 53" for host in name_servers for kind in ("tcp", "dns")]
-    return [str(CONNECT_SECONDS), str(api_port), *lines]
+    return [str(CONNECT_SECONDS), str(api_port), egress, *lines]
 
 
 def probe_failure(exit_code: int, output: str) -> str:
@@ -38,14 +47,22 @@ def probe_failure(exit_code: int, output: str) -> str:
     return f"{UNCHECKED}: exit code {exit_code}: {output.strip()}".rstrip(": ") if exit_code else ""
 
 
-def reachability_problem(answers: str) -> str:
+def reachability_problem(answers: str, egress: Egress = "none") -> str:
     """What the sandbox reached, and how to fix it; '' if nothing answered."""
     if not answers.strip():
         return ""
+    remedy = "install an engine that does, or set egress: allow"
+    if egress == "internet":
+        remedy = f"{remedy}; if these are public addresses of the cluster, add them to sandboxes.internet.except"
     return (
         f"the sandbox reached {', '.join(sorted(set(answers.splitlines())))}; the cluster does not enforce the "
-        "NetworkPolicy (install an engine that does, or set egress: allow)"
+        f"NetworkPolicy ({remedy})"
     )
+
+
+def private_targets(targets: Iterable[Target]) -> list[Target]:
+    """Those that are no public address: a Pod with egress internet may reach the others."""
+    return [(host, port) for host, port in targets if _private(host)]
 
 
 def endpoint_addresses(slice: Mapping[str, Any]) -> list[Target]:
@@ -76,3 +93,10 @@ def routable(host: str) -> bool:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _private(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return False  # a host name, whose address may be public

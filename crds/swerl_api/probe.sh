@@ -1,12 +1,12 @@
-# Prints one line for every address that answers. $1 seconds to wait, then targets "tcp HOST PORT" or "dns HOST PORT".
-# Adds what the Pod knows: the API server's service, its name servers, and on the port $2 of the API server the
-# link-local addresses of its neighbours (the node), derived from their hardware addresses. Exit code 3: no program of the
-# image can open a connection.
-seconds=$1 port=$2
-shift 2
+# Prints one line for every address that answers. $1 seconds to wait, $3 the Pod's egress, then targets "tcp HOST PORT"
+# or "dns HOST PORT". Adds what the Pod knows: the API server's service, its name servers unless its egress is internet,
+# and on the port $2 of the API server the link-local addresses of its neighbours (the node), derived from their hardware
+# addresses. Exit code 3: no program of the image can open a connection.
+seconds=$1 port=$2 egress=$3
+shift 3
 set -- "$@" "tcp 169.254.169.254 80"
 [ -n "$KUBERNETES_SERVICE_HOST" ] && set -- "$@" "tcp $KUBERNETES_SERVICE_HOST ${KUBERNETES_SERVICE_PORT:-443}"
-while read -r key value rest; do
+[ "$egress" = internet ] || while read -r key value rest; do
   [ "$key" = nameserver ] && set -- "$@" "tcp $value 53" "dns $value 53"
 done </etc/resolv.conf
 

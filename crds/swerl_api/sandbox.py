@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from .base import (
     AbsolutePath,
     ApiModel,
+    Egress,
     LabelValue,
     Name,
     NodeSelector,
@@ -71,8 +72,10 @@ class SandboxSpec(ApiModel):
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None
     """SweImageSet of the task images; the job creates no Ray cluster before it is Ready."""
-    egress: Literal["none", "allow"] = "none"
-    """none: no network in or out, verified from inside before use; allow: the cluster's default."""
+    egress: Egress = "none"
+    """none: no network in or out. internet: public addresses only, never Pods, Services, nodes or private networks;
+    the operator's settings name the name servers. Both are verified from inside before use. allow: the cluster's
+    default."""
     pull_secrets: PullSecrets = Field(default_factory=list)
     """Names of image pull Secrets in the job's namespace."""
     image_pull_policy: PullPolicy = "IfNotPresent"

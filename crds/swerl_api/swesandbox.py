@@ -9,6 +9,7 @@ from pydantic import Field
 from .base import (
     AbsolutePath,
     ApiModel,
+    Egress,
     ImageReference,
     Name,
     NodeSelector,
@@ -31,7 +32,7 @@ class SweSandboxSpec(ApiModel):
     """Desired state; immutable. Pods are single-use: a lost Pod is never recreated."""
 
     image: ImageReference
-    """Task image; it needs `sh` with the tools of coreutils or busybox. Unless egress is allowed, the isolation check
+    """Task image; it needs `sh` with the tools of coreutils or busybox. Unless egress is allow, the isolation check
     needs bash, python3 or nc in it."""
     replicas: int = Field(default=1, ge=1, le=1024)
     """Pods of the group, named `swesb-<name>-<ordinal>` with ordinals from 0."""
@@ -48,8 +49,10 @@ class SweSandboxSpec(ApiModel):
     operator's setting."""
     env: TextMap = Field(default_factory=dict)
     """Environment of the container, by name."""
-    egress: Literal["none", "allow"] = "none"
-    """none: no network in or out, verified from inside before the sandbox is claimed; allow: the cluster's default."""
+    egress: Egress = "none"
+    """none: no network in or out. internet: public addresses only, never Pods, Services, nodes or private networks;
+    the operator's settings name the name servers. Both are verified from inside before the sandbox is claimed.
+    allow: the cluster's default."""
     lifetime_seconds: int = Field(default=3600, ge=1, le=604_800)
     """Maximum seconds of each Pod from its start on a node (activeDeadlineSeconds), even when no operator runs. The
     wait for a node is not limited."""

@@ -50,6 +50,8 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("sandbox-host-users", "", "false: each sandbox has a user namespace; true: none has; empty: cluster default")
     option("sandbox-priority-class", "", "PriorityClass of sandbox Pods")
     option("sandbox-pod-overrides", "", "JSON object merged into the spec of every sandbox Pod, e.g. schedulerName")
+    option("sandbox-internet-name-servers", "", "comma-separated name servers of sandboxes with egress internet")
+    option("sandbox-internet-except", "", "comma-separated CIDRs that sandboxes with egress internet do not reach")
     option("capacity-check", defaults.capacity_check, "what to do about jobs too large for the nodes", CHECKS)
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
     option("log-format", defaults.log_format, "lines of text, or a JSON object per line", LOG_FORMATS)

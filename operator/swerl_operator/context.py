@@ -35,6 +35,8 @@ class Settings:
     sandbox_host_users: str = ""  # "false": a user namespace per sandbox; "true"; empty: the cluster's default
     sandbox_priority_class: str = ""  # PriorityClass of sandbox Pods
     sandbox_pod_overrides: str = ""  # JSON object merged into every sandbox Pod's spec last
+    sandbox_internet_name_servers: str = ""  # comma-separated addresses, for egress internet; empty: public ones
+    sandbox_internet_except: str = ""  # comma-separated CIDRs that egress internet does not open
     capacity_check: str = "auto"  # see checks.capacity.apply_capacity_check
     log_level: str = "INFO"
     log_format: LogFormat = "json"

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 from swerl_api import GradingSpec, Resources, SandboxSpec
-from swerl_api.base import PullPolicy
+from swerl_api.base import Egress, PullPolicy
 
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 
@@ -16,7 +16,6 @@ from .values import PAIR, POSITIVE, QUANTITY, checked
 
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
-EGRESS = ["none", "allow"]
 GRADING = GradingSpec()
 GRADING_OPTIONS = {  # seconds, CPU and memory, by the prefix of their names
     "": ("--timeout", "--cpu", "--memory"),
@@ -30,7 +29,12 @@ pull_option = click.option(
     default="missing",
     help="never: an image that the node does not have is an error at once (default: pull it)",
 )
-egress_option = click.option("--egress", type=click.Choice(EGRESS), default="none", help="network (default none)")
+egress_option = click.option(
+    "--egress",
+    type=click.Choice(get_args(Egress)),
+    default="none",
+    help="network: none (default), internet (public addresses only) or allow (the cluster's)",
+)
 pull_secret_option = click.option("--pull-secret", multiple=True, metavar="NAME", help="image pull Secret; repeatable")
 pod_options = together(  # where Pods of task images run, and how they are pulled
     click.option("--workdir", default="/testbed", help="folder of the repository in the images (/testbed)"),

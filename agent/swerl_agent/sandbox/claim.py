@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from pydantic import ValidationError
 from swerl_api import Resources
-from swerl_api.base import PullPolicy, format_validation_error
+from swerl_api.base import Egress, PullPolicy, format_validation_error
 from swerl_api.names import JOB_LABEL, LEASE_DURATION_SECONDS, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
 from swerl_kube import Conflict, KubeClient, KubeContext
@@ -64,8 +64,9 @@ class ClaimOptions(TypedDict, total=False):
     """Environment of the container."""
     resources: Resources | Mapping[str, Any]
     """Requests and limits, as in a Pod: `{"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}}`."""
-    egress: Literal["none", "allow"]
-    """none, the default: no network, checked from inside every sandbox; allow: the cluster's network."""
+    egress: Egress
+    """none, the default: no network; internet: public addresses only. Both are checked from inside every sandbox.
+    allow: the cluster's network."""
     lifetime_seconds: int
     """Maximum lifetime of a sandbox in seconds; default one hour."""
     scrub_git: bool

@@ -221,8 +221,8 @@ class SandboxGroup:
         return start_seconds(pod) if pod is not None else 0.0
 
     async def _make_usable(self, session: Session) -> None:
-        if self.spec.egress == "none":
-            await check_isolation(session, await self._watch.targets())
+        if self.spec.egress != "allow":
+            await check_isolation(session, await self._watch.targets(), egress=self.spec.egress)
         if self.spec.scrub_git:
             await scrub_history(session, self.spec.workdir, id="swerl-scrub")  # once: keep later commits
 

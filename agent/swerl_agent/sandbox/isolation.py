@@ -19,7 +19,8 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from swerl_api import isolation
-from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_address, routable
+from swerl_api.base import Egress
+from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_address, private_targets, routable
 from swerl_kube import KubeClient, KubeError
 
 from .errors import NotIsolated
@@ -31,13 +32,22 @@ PROBE_PAUSE = 0.3  # seconds between two probes
 
 
 async def check_isolation(
-    session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, settle: float = SETTLE_SECONDS
+    session: Session,
+    targets: Sequence[Target],
+    *,
+    egress: Egress = "none",
+    api_port: int = API_PORT,
+    settle: float = SETTLE_SECONDS,
 ) -> None:
-    """Return once the Pod of `session` reaches no target; raises NotIsolated after `settle` seconds."""
+    """Return once the Pod of `session` reaches no target; raises NotIsolated after `settle` seconds.
+
+    With egress internet, the Pod may reach its name servers and those of `targets` that are public.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + settle
     while True:
-        reached = isolation.reachability_problem(await reached_addresses(session, targets, api_port=api_port))
+        answers = await reached_addresses(session, targets, egress=egress, api_port=api_port)
+        reached = isolation.reachability_problem(answers, egress)
         if not reached:
             return
         if clock() >= deadline:
@@ -45,9 +55,12 @@ async def check_isolation(
         await asyncio.sleep(PROBE_PAUSE)
 
 
-async def reached_addresses(session: Session, targets: Sequence[Target], *, api_port: int = API_PORT) -> str:
+async def reached_addresses(
+    session: Session, targets: Sequence[Target], *, egress: Egress = "none", api_port: int = API_PORT
+) -> str:
     """A line for each address that the Pod of `session` reaches now; raises NotIsolated if it cannot probe."""
-    arguments = isolation.probe_arguments(targets, api_port=api_port)
+    closed = private_targets(targets) if egress == "internet" else targets
+    arguments = isolation.probe_arguments(closed, egress=egress, api_port=api_port)
     text = f"set -- {' '.join(map(quoted, arguments))}; eval {quoted(SCRIPT)}"
     result = await session.execute(text, timeout=CONNECT_SECONDS + 30, limit=OutputLimit(4096, 4096))
     failure = isolation.probe_failure(result.exit_code or int(result.timed_out), result.output)

@@ -50,9 +50,14 @@ def host_path_problems(setting: str, volumes: Iterable[tuple[str, OutputVolume]]
 
 
 def egress_warning(sandbox: SandboxSpec) -> str:
-    """Message of a valid spec whose sandboxes reach the network; empty for others."""
+    """Message of a valid spec whose sandboxes reach a network; empty for others."""
     if sandbox.egress == "none":
         return ""
+    if sandbox.egress == "internet":
+        return (
+            "sandbox.egress is internet: commands of the model reach public addresses, where fixes of the tasks may be"
+            " found; leave it none unless tasks need a network"
+        )
     return (
         "sandbox.egress is allow: commands of the model reach the cluster, its nodes and the Internet, as far as the"
         " namespace's NetworkPolicies permit; leave it none unless tasks need a network"

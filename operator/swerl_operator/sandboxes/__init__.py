@@ -27,7 +27,7 @@ from .image_pulls import PullWatcher
 from .informer import SandboxInformer
 from .isolation_check import IsolationChecker
 from .metrics import SandboxMetrics
-from .network_policy import DenyAllPolicy
+from .network_policy import SandboxPolicies
 from .reconciler import SandboxReconciler
 from .settings import SandboxSettings
 from .store import GroupStore
@@ -40,8 +40,8 @@ def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
     store = GroupStore()
     metrics = SandboxMetrics(context.metrics.registry, store)
     api = SandboxApi(context.api, metrics)
-    policy = DenyAllPolicy(context.api, settings)
-    reconciler = SandboxReconciler(api, policy, store, settings, metrics, context.metrics)
+    policies = SandboxPolicies(context.api, settings)
+    reconciler = SandboxReconciler(api, policies, store, settings, metrics, context.metrics)
     own = None
     with suppress(OSError):  # the network may come later than the operator
         own = own_address(context.api.server)

@@ -1,9 +1,9 @@
 """The isolation check of a group: a probe in one of its Pods, before the group becomes Ready.
 
-Guarantees: a group without a network becomes Ready only after the probe in one of its ready Pods reached none of: the
-API server by service and node address, the cluster's name servers, the metadata address, this operator's own port, and
-the node over IPv6 link-local. While the probe reaches something, the check is repeated. Nothing else waits for it: a
-client that claims a Pod checks that Pod itself.
+Guarantees: a group whose egress is none or internet becomes Ready only after the probe in one of its ready Pods reached
+none of: the API server by service and node address, the cluster's name servers, the metadata address, this operator's
+own port, and the node over IPv6 link-local. While the probe reaches something, the check is repeated. Nothing else
+waits for it: a client that claims a Pod checks that Pod itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swerl_api import isolation
+from swerl_api.base import Egress
 from swerl_api.isolation import Target
 from swerl_kube import KubeError, NotFound, pause_after
 
@@ -54,6 +55,7 @@ class IsolationChecker:
         self._reconciler = reconciler
         self._own_targets = own_targets
         self._name_servers = own_name_servers()
+        self._permitted = settings.internet_name_servers
         self._addresses: list[Target] = []
         self._read_at = float("-inf")
         self._queue: WorkQueue[ObjectKey] = WorkQueue(
@@ -79,7 +81,7 @@ class IsolationChecker:
             return None  # the next Pod that becomes ready requests a check
         pause = min(self._min_retry * 2 ** min(record.isolation_check.count, MAX_DOUBLINGS), MAX_RETRY_SECONDS)
         try:
-            failure = await self._check_pod(pod)
+            failure = await self._check_pod(pod, record.existing_group.spec.egress)
         except NotFound:
             return self._min_retry  # the Pod was deleted meanwhile
         except KubeError as error:
@@ -91,9 +93,14 @@ class IsolationChecker:
         self._reconciler.queue.add(key)
         return pause if failure else None
 
-    async def _check_pod(self, pod: ParsedPod) -> str:
+    async def _check_pod(self, pod: ParsedPod, egress: Egress) -> str:
         """Why this Pod does not count as isolated, '' if it does."""
-        arguments = isolation.probe_arguments([*self._own_targets, *await self._api_addresses()], self._name_servers)
+        permitted = self._permitted if egress == "internet" else ()
+        arguments = isolation.probe_arguments(
+            [*self._own_targets, *await self._api_addresses()],
+            [server for server in self._name_servers if server not in permitted],
+            egress=egress,
+        )
         output = await self._api.exec_output(
             pod, ["sh", "-c", USE_BASH_IF_PRESENT, "swerl", PROBE, "swerl", *arguments]
         )
@@ -101,7 +108,7 @@ class IsolationChecker:
         if not code.strip().isdigit():
             end = output[-200:].strip()
             return f"{isolation.UNCHECKED}: the probe in {pod.name} did not finish: {end}"
-        return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers)
+        return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers, egress)
 
     async def _api_addresses(self) -> list[Target]:
         if time.monotonic() - self._read_at > ADDRESS_CACHE_SECONDS:

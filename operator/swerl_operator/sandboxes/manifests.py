@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from swerl_api import names
-from swerl_api.base import Resources
+from swerl_api.base import Egress, Resources
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.quantity import parse_quantity
 from swerl_api.swesandbox import CAPABILITIES
@@ -46,7 +46,7 @@ def sandbox_pod(group: ParsedGroup, ordinal: int, settings: SandboxSettings) -> 
         "enableServiceLinks": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(group, settings)],
-        **_dns(spec.egress),
+        **_dns(spec.egress, settings),
     }
     optional = {
         "runtimeClassName": spec.runtime_class_name,
@@ -128,9 +128,11 @@ def pod_resources(request: Resources, settings: SandboxSettings) -> dict[str, di
     return {"requests": requests, "limits": defaults | request.limits}
 
 
-def _dns(egress: str) -> dict[str, Any]:
+def _dns(egress: Egress, settings: SandboxSettings) -> dict[str, Any]:
     """Without a network a look-up must fail at once, not after the resolver's time-outs."""
     if egress == "allow":
         return {"dnsPolicy": "Default"}
+    if egress == "internet":  # the cluster's name servers would say which Services exist
+        return {"dnsPolicy": "None", "dnsConfig": {"nameservers": [*settings.internet_name_servers]}}
     options = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
     return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": options}}

@@ -23,7 +23,7 @@ from .events import conditions_for_events
 from .leases import LeaseState, LeaseTracker
 from .manifests import sandbox_pod
 from .metrics import SandboxMetrics
-from .network_policy import DenyAllPolicy
+from .network_policy import SandboxPolicies
 from .parsed import ParsedGroup, ParsedPod, owner_uid, parse_group, parse_pod
 from .settings import SandboxSettings
 from .status import desired_status, write_time
@@ -38,7 +38,7 @@ class SandboxReconciler:
     def __init__(
         self,
         api: SandboxApi,
-        policy: DenyAllPolicy,
+        policies: SandboxPolicies,
         store: GroupStore,
         settings: SandboxSettings,
         metrics: SandboxMetrics,
@@ -56,7 +56,7 @@ class SandboxReconciler:
             retry_seconds=settings.reconcile_retry,
         )
         self._api = api
-        self._policy = policy
+        self._policies = policies
         self._settings = settings
         self.metrics = metrics
 
@@ -126,7 +126,7 @@ class SandboxReconciler:
     async def reconcile_policies(self, namespaces: Iterable[str | None], idle: float) -> None:
         """Keep the policies where groups need them; delete those not needed for `idle` seconds. Raises ApiError."""
         for namespace in namespaces:
-            await self._policy.reconcile(namespace, self.store.isolated_namespaces, idle)
+            await self._policies.reconcile(namespace, self.store.policies_in_use, idle)
 
     async def flush(self) -> None:
         """Before an orderly end: write how many Pods were created where the status lags behind."""
@@ -151,13 +151,13 @@ class SandboxReconciler:
         return decide(record, now, self._settings)
 
     async def _ensure_policy(self, record: GroupRecord) -> bool:
-        """Have the namespace's deny-all policy in place before the next Pod is created."""
+        """Have the NetworkPolicy of the group's egress in place before the next Pod is created."""
         group = record.existing_group
         creating = self.admission.slots(record.job_key, record.uid) > 0 and record.created < group.spec.replicas
         if group.spec.egress == "allow" or not creating:
             return record.state.policy_in_place
         try:
-            await self._policy.ensure(group.key[0])
+            await self._policies.ensure(group.key[0], group.spec.egress)
         except ApiError as error:
             logger.warning("no Pods for %s/%s: its NetworkPolicy cannot be ensured: %s", *group.key, error)
             return False

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..context import Settings
 from ..errors import OperatorError
+
+MAX_NAME_SERVERS = 3  # of a Pod
+MIN_PREFIX = 4  # of a network; a larger one would leave nothing of the global addresses of IPv6
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,12 @@ class SandboxSettings:
     extra_capabilities: tuple[str, ...] = ()
     """Linux capabilities on top of those a root image needs to use package tools and git."""
 
+    internet_name_servers: tuple[str, ...] = ("1.1.1.1", "8.8.8.8", "2606:4700:4700::1111")
+    """Addresses of the name servers of sandboxes with egress internet."""
+
+    internet_except: tuple[str, ...] = ()
+    """CIDRs that sandboxes with egress internet do not reach, beside those that the operator finds."""
+
     pod_overrides: dict[str, Any] = field(default_factory=dict)
     """Fields merged into every Pod spec last, for fields without a setting of their own, e.g. `schedulerName`."""
 
@@ -147,6 +157,8 @@ class SandboxSettings:
             max_concurrent=options.sandbox_limit or None,
             host_users=_optional_bool("sandbox-host-users", options.sandbox_host_users),
             priority_class_name=options.sandbox_priority_class or None,
+            internet_name_servers=_name_servers("sandbox-internet-name-servers", options.sandbox_internet_name_servers),
+            internet_except=_networks("sandbox-internet-except", options.sandbox_internet_except),
             pod_overrides=_object("sandbox-pod-overrides", options.sandbox_pod_overrides),
         )
 
@@ -155,6 +167,33 @@ def _optional_bool(option: str, text: str) -> bool | None:
     if text not in ("", "true", "false"):
         raise OperatorError(f"--{option}={text}: give true, false or nothing")
     return text == "true" if text else None
+
+
+def _name_servers(option: str, text: str) -> tuple[str, ...]:
+    found = _split(text) or SandboxSettings.internet_name_servers
+    for server in found:
+        try:
+            ipaddress.ip_address(server)
+        except ValueError:
+            raise OperatorError(f"--{option}: {server!r} is not an IP address") from None
+    if len(found) > MAX_NAME_SERVERS:
+        raise OperatorError(f"--{option}: a Pod has at most {MAX_NAME_SERVERS} name servers, not {len(found)}")
+    return found
+
+
+def _networks(option: str, text: str) -> tuple[str, ...]:
+    for cidr in _split(text):
+        try:
+            network = ipaddress.ip_network(cidr)
+        except ValueError as error:
+            raise OperatorError(f"--{option}: {cidr!r} is not a network such as 203.0.113.0/24: {error}") from None
+        if network.prefixlen < MIN_PREFIX:
+            raise OperatorError(f"--{option}: {cidr} is too large; egress none closes everything")
+    return _split(text)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def _object(option: str, text: str) -> dict[str, Any]:

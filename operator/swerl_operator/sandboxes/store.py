@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from swerl_api import names
+from swerl_api.base import Egress
 from swerl_api.conditions import SandboxReason
 
 from ..workqueue import ObjectKey
@@ -119,10 +120,10 @@ class GroupStore:
         """The namespaces that hold groups."""
         return {namespace for namespace, _ in self._current}
 
-    def isolated_namespaces(self) -> set[str]:
-        """The namespaces that hold groups without a network."""
-        groups = (record.group for record in self._records.values())
-        return {group.key[0] for group in groups if group is not None and group.spec.egress == "none"}
+    def policies_in_use(self) -> set[tuple[str, Egress]]:
+        """Namespace and egress of the groups that need a NetworkPolicy."""
+        groups = [record.group for record in self._records.values() if record.group is not None]
+        return {(group.key[0], group.spec.egress) for group in groups if group.spec.egress != "allow"}
 
     def leases(self) -> set[ObjectKey]:
         """The Leases (namespace, name) that groups name."""

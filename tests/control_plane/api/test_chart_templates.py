@@ -42,6 +42,13 @@ def test_capacity_check_may_be_a_word_that_yaml_reads_as_false(tmp_path: Path, v
     assert f"--capacity-check={option}" in render(tmp_path, f"capacityCheck: {value}\n")
 
 
+def test_networks_of_egress_internet_reach_the_operator(tmp_path: Path) -> None:
+    values = "sandboxes: {internet: {nameServers: ['2001:db8::'], except: [203.0.113.0/24, '2001:db8::/32']}}\n"
+    (operator,) = pod_spec(manifests(tmp_path, values))["containers"]
+    assert "--sandbox-internet-name-servers=2001:db8::" in operator["args"]
+    assert "--sandbox-internet-except=203.0.113.0/24,2001:db8::/32" in operator["args"]
+
+
 @pytest.mark.parametrize(
     ("values", "image"),
     [

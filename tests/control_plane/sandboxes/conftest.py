@@ -146,6 +146,15 @@ class PodUidRecorder:
         return {name: len(uids) for name, uids in self.uids.items() if name.startswith(of_groups)}
 
 
+async def inside(kubeconfig: str, namespace: str, pod: str, *command: str) -> str:
+    """Output of a command in a Pod."""
+    words = ["kubectl", "--kubeconfig", kubeconfig, "-n", namespace, "exec", pod, "--", *command]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0
+    return output.decode()
+
+
 def each_once(groups: list[str], replicas: int) -> dict[str, int]:
     """What a census of `groups` says when no Pod was made twice."""
     return {f"swesb-{group}-{ordinal}": 1 for group in groups for ordinal in range(replicas)}

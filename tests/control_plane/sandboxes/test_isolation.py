@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+
+from .conftest import inside
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +21,6 @@ OPEN: dict[str, Any] = {
     "metadata": {"name": "opens-all"},
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}]},
 }
-
-
-async def inside(kubeconfig: str, namespace: str, pod: str, *command: str) -> str:
-    words = ["kubectl", "--kubeconfig", kubeconfig, "-n", namespace, "exec", pod, "--", *command]
-    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0
-    return output.decode()
 
 
 async def test_root_of_a_sandbox_is_unprivileged_on_its_node(user: Any, kubeconfig: str) -> None:

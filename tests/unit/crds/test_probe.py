@@ -29,6 +29,12 @@ subprocess.run([ip, "address", "add", "{NODE_ADDRESS}/64", "dev", "lo", "nodad"]
 listening = socket.create_server(("{NODE_ADDRESS}", 6443, 0, socket.if_nametoindex("lo")), family=socket.AF_INET6)
 sys.exit(subprocess.run(sys.argv[1:]).returncode)
 """
+NAME_SERVER = f"""\
+import socket, subprocess, sys
+subprocess.run(["{shutil.which("ip")}", "link", "set", "lo", "up"], check=True)
+listening = socket.create_server(("127.0.0.9", 53))
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
 BESIDE_NODE = [str(shutil.which("unshare")), "--net", sys.executable, "-c", NODE]
 
 
@@ -52,10 +58,12 @@ def tool(request: pytest.FixtureRequest, image: Path) -> str:
     return name
 
 
-async def probed(image: Path, *targets: str, script: str = SCRIPT, within: Sequence[str] = ()) -> tuple[int, list[str]]:
+async def probed(
+    image: Path, *targets: str, script: str = SCRIPT, within: Sequence[str] = (), egress: str = "none"
+) -> tuple[int, list[str]]:
     """Exit code and lines of the probe in `image`, in the shell that a session takes; `within`: run by this command."""
     shell = next(path for path in (image / "bash", image / "sh") if path.exists())
-    command = [*within, str(shell), "-c", script, "probe", "1", "6443", *targets]
+    command = [*within, str(shell), "-c", script, "probe", "1", "6443", egress, *targets]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env={"PATH": str(image)})
     output, _ = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode is not None
@@ -118,6 +126,18 @@ async def test_node_is_tried_by_its_link_local_address(image: Path, tmp_path: Pa
     script = SCRIPT.replace("/proc/net/arp", str(tmp_path / "arp"))
     code, reached = await probed(image, script=script, within=BESIDE_NODE)
     assert code == 0 and f"tcp {NODE_ADDRESS}%lo 6443" in reached
+
+
+@pytest.mark.parametrize(("egress", "tried"), [("none", True), ("internet", False)])
+async def test_name_servers_of_a_pod_with_public_addresses_are_not_tried(
+    image: Path, tmp_path: Path, egress: str, tried: bool
+) -> None:
+    (image / "bash").symlink_to(PROGRAMS["bash"] or "")
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.9\n")
+    script = SCRIPT.replace("/etc/resolv.conf", str(tmp_path / "resolv.conf"))
+    within = [str(shutil.which("unshare")), "--net", sys.executable, "-c", NAME_SERVER]
+    _, reached = await probed(image, script=script, within=within, egress=egress)
+    assert ("tcp 127.0.0.9 53" in reached) is tried
 
 
 async def test_image_without_a_connection_tool_is_reported(image: Path) -> None:

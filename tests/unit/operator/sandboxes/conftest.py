@@ -130,6 +130,9 @@ class FakeApiServer:
         self.pods: dict[str, Body] = {}
         self.leases: dict[str, Body] = {}
         self.policies: dict[str, Body] = {}
+        self.nodes: list[Body] = []
+        self.service_networks: list[Body] | None = []  # None: the API server does not have the kind
+        self.forbidden: set[str] = set()  # resources that may not be listed
         self.posted_events: list[Body] = []
         self.events: list[tuple[str, str, Body]] = []
         self.created: Counter[tuple[str, int]] = Counter()
@@ -198,8 +201,16 @@ class FakeApiServer:
 
     async def list(self, api_version: str, resource: str, namespace: str | None, *, labels: str = "") -> list[Body]:
         self._maybe_fail()
-        assert resource == "networkpolicies"
-        return [copy.deepcopy(policy) for policy in self.policies.values()]
+        if resource in self.forbidden:
+            raise Forbidden("GET", 403, "Forbidden", resource)
+        if resource == "servicecidrs" and self.service_networks is None:
+            raise NotFound("GET", 404, "NotFound", resource)
+        stores = {
+            "networkpolicies": [*self.policies.values()],
+            "nodes": self.nodes,
+            "servicecidrs": self.service_networks or [],
+        }
+        return copy.deepcopy(stores[resource])
 
     async def create(self, resource: str, body: Body) -> Body:
         self._maybe_fail()

@@ -14,7 +14,7 @@ from swerl_operator.sandboxes.api import SandboxApi
 from swerl_operator.sandboxes.informer import SandboxInformer
 from swerl_operator.sandboxes.isolation_check import IsolationChecker
 from swerl_operator.sandboxes.metrics import SandboxMetrics
-from swerl_operator.sandboxes.network_policy import DenyAllPolicy
+from swerl_operator.sandboxes.network_policy import SandboxPolicies
 from swerl_operator.sandboxes.reconciler import SandboxReconciler
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import GroupStore
@@ -54,8 +54,8 @@ class InMemoryOperator:
         store, self.registry = GroupStore(), CollectorRegistry()
         metrics = SandboxMetrics(self.registry, store)
         api = SandboxApi(server, metrics)
-        policy = DenyAllPolicy(server, settings)
-        self.reconciler = SandboxReconciler(api, policy, store, settings, metrics, Metrics())
+        policies = SandboxPolicies(server, settings)
+        self.reconciler = SandboxReconciler(api, policies, store, settings, metrics, Metrics())
         checker = IsolationChecker(api, self.reconciler, settings, Metrics(), [("192.0.2.9", 8080)])
         self.informer = SandboxInformer(api, self.reconciler, checker, settings, (), lambda: self.is_leader)
         self.tasks = [asyncio.create_task(self.informer.run()), asyncio.create_task(checker.run())]

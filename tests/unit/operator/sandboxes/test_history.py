@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.network_policy import DenyAllPolicy
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, InMemoryOperator, run_until, status_is_complete
@@ -131,36 +130,6 @@ async def test_policy_is_in_place_before_the_first_pod(make_api_server: Callable
     await operator.kill()
     spec = server.policies["swerl-deny-all"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
-
-
-async def test_policy_is_deleted_after_its_namespace_was_idle(make_api_server: Callable[..., Any]) -> None:
-    server = make_api_server(random.Random(0))
-    policies = DenyAllPolicy(server, SandboxSettings())
-    in_use = {"ns"}
-    await policies.ensure("ns")
-    await policies.reconcile(None, lambda: in_use, idle=0)
-    assert server.policies, "removed while a group uses it"
-    in_use.clear()
-    await policies.reconcile(None, lambda: in_use, idle=60)
-    assert server.policies, "removed before its namespace was idle long enough"
-    await policies.reconcile(None, lambda: in_use, idle=0)
-    assert not server.policies
-    await policies.ensure("ns")
-    assert server.policies, "a policy that was removed is made again"
-
-
-async def test_changed_or_deleted_policy_in_use_is_restored(make_api_server: Callable[..., Any]) -> None:
-    server = make_api_server(random.Random(0))
-    policies = DenyAllPolicy(server, SandboxSettings())
-    await policies.ensure("ns")
-    expected = server.policies["swerl-deny-all"]["spec"]
-    server.policies.clear()
-    await policies.reconcile(None, lambda: {"ns"}, idle=60)
-    assert server.policies["swerl-deny-all"]["spec"] == expected
-    too_open = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
-    server.policies["swerl-deny-all"]["spec"] = expected | too_open
-    await policies.reconcile(None, lambda: {"ns"}, idle=60)
-    assert server.policies["swerl-deny-all"]["spec"] == expected
 
 
 async def test_only_groups_without_a_network_need_a_policy(make_api_server: Callable[..., Any]) -> None:

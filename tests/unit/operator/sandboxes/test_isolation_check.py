@@ -43,7 +43,7 @@ async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: A
     server.declare("g", replicas=3)
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
     ((_, command),) = server.probed
-    assert command[-4:] == ["1", "6443", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
+    assert command[-5:] == ["1", "6443", "none", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
 
 
 async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: InMemoryOperator) -> None:
@@ -72,6 +72,15 @@ async def test_group_with_egress_is_not_probed(server: Any, operator: InMemoryOp
     server.declare("g", replicas=2, egress="allow")
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
     assert not server.probed
+
+
+async def test_group_with_public_addresses_is_probed_without_its_own_name_servers(
+    server: Any, operator: InMemoryOperator
+) -> None:
+    server.declare("g", replicas=2, egress="internet")
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
+    ((_, command),) = server.probed
+    assert command[-3:] == ["internet", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
 
 
 async def test_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: InMemoryOperator) -> None:

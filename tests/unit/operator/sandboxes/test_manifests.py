@@ -55,6 +55,8 @@ def test_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
 def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
     assert sandbox_pod(group(), 0, SETTINGS)["spec"]["dnsConfig"]["nameservers"] == ["127.0.0.1"]
     assert sandbox_pod(group(egress="allow"), 0, SETTINGS)["spec"]["dnsPolicy"] == "Default"
+    public = sandbox_pod(group(egress="internet"), 0, SETTINGS)["spec"]
+    assert (public["dnsPolicy"], public["dnsConfig"]["nameservers"][0]) == ("None", "1.1.1.1")
 
 
 def test_spec_reaches_the_pod(group: Groups) -> None:
