@@ -10,6 +10,8 @@ from collections.abc import Callable
 from aiohttp import web
 from swerl_api.addresses import url_host
 
+from swerl_agent.listening import listening_site
+
 from .index import EpisodeIndex
 
 log = logging.getLogger(__name__)
@@ -31,8 +33,7 @@ async def serve_console(
     await runner.setup()
     following = asyncio.create_task(_follow(index))
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
+        await listening_site(runner, host, port).start()
         bound = runner.addresses[0]
         on_listening(f"http://{url_host(host)}:{bound[1]}/")
         await stop.wait()

@@ -22,6 +22,7 @@ from swerl_api import AgentSpec
 from swerl_api.addresses import url_host
 
 from swerl_agent.episode import ChatCompletions, Engine, HFTokenizer
+from swerl_agent.listening import listening_site
 
 from . import wire
 from .anthropic_messages import MessagesApi
@@ -88,7 +89,7 @@ class Endpoints(ABC):
     async def __aenter__(self) -> Self:
         """Raises OSError when the port is taken."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
+        await listening_site(self._runner, self._host, self._port).start()
         self._port = self._runner.addresses[0][1]
         return self
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from aiohttp import web
 from swerl_api.addresses import url_host
 
+from swerl_agent.listening import listening_site
+
 from .app import AgentServer
 
 LAST_ANSWERS = 10.0  # seconds to send what rollouts have ended with
@@ -25,7 +27,7 @@ async def serve(
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = listening_site(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
         on_listening(f"http://{url_host(bound[0])}:{bound[1]}")

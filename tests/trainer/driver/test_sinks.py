@@ -50,9 +50,15 @@ def prometheus() -> Iterator[PrometheusSink]:
     sink.close()
 
 
-def scraped(sink: PrometheusSink) -> str:
-    answer: str = urllib.request.urlopen(f"http://127.0.0.1:{sink.port}/metrics", timeout=10).read().decode()
+def scraped(sink: PrometheusSink, host: str = "127.0.0.1") -> str:
+    answer: str = urllib.request.urlopen(f"http://{host}:{sink.port}/metrics", timeout=10).read().decode()
     return answer
+
+
+def test_prometheus_is_reached_by_both_families(prometheus: PrometheusSink) -> None:
+    prometheus.write("step", 4, {"train/loss": 1.0})
+    for host in ("127.0.0.1", "[::1]"):
+        assert 'swerl_step{swerljob="demo"} 4.0' in scraped(prometheus, host)
 
 
 def test_prometheus_answers_with_the_newest_metrics(prometheus: PrometheusSink) -> None:

@@ -19,6 +19,7 @@ from prometheus_client import start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from swerl_agent.storage import Journal, write_atomic
+from swerl_api.addresses import any_host
 from swerl_api.names import METRICS_PORT
 from swerl_trainer.metrics.catalogue import JOB_LABEL, STEP_GAUGES, gauge_of
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
@@ -96,7 +97,7 @@ class PrometheusSink(Collector):
         self._rows: dict[str, dict[str, float]] = {}
         self._lock = threading.Lock()
         driver.registry.register(self)
-        self._server, _ = start_http_server(port, registry=driver.registry)
+        self._server, _ = start_http_server(port, any_host(), registry=driver.registry)
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
         """Keep the row for the next scrape, in place of the row before of its kind."""

@@ -62,12 +62,19 @@ async def test_folder_is_served_until_a_signal(tmp_path: Path) -> None:
         assert await stop(process) == 0
 
 
-async def test_other_addresses_need_the_printed_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("host", "printed", "reached_at"),
+    [("0.0.0.0", "0.0.0.0", ["127.0.0.1"]), ("::", "[::]", ["127.0.0.1", "[::1]"])],
+)
+async def test_other_addresses_need_the_printed_token(
+    tmp_path: Path, host: str, printed: str, reached_at: list[str]
+) -> None:
     write_job(tmp_path / "results/demo", steps=1)
-    process, address = await start(tmp_path, "--host", "0.0.0.0")
+    process, address = await start(tmp_path, "--host", host)
     try:
-        assert "?token=" in address
-        assert "demo" in await page_of(address.replace("0.0.0.0", "127.0.0.1"), ">8<")
+        assert f"//{printed}:" in address and "?token=" in address
+        for reached in reached_at:
+            assert "demo" in await page_of(address.replace(printed, reached), ">8<")
     finally:
         assert await stop(process) == 0
 
