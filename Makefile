@@ -30,7 +30,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -112,12 +112,15 @@ test-e2e: venv cluster images ## run SweRLJobs and SweEvals from start to end, w
 gpu-check: ## test trainer and engines on this machine's GPU, then measure them
 	@python3 -m tests.gpu.check
 
+release: venv ## build images, chart, wheel and kubectl plugin into build/release/; PUSH=registry/path pushes images and chart
+	@$(PYTHON) -m release $(if $(PUSH),--push $(PUSH)) $(if $(URL),--url $(URL)) $(if $(filter no,$(IMAGES)),--no-images)
+
 docs: venv ## build the documentation's site in build/docs/
 	@$(PYTHON) -m website build/docs
 
 lint: venv ## run ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests website
+	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests website release
 
 bench: ## run every benchmark, which takes hours; QUICK=1 shortens each
 	@for each in $(BENCHES); do $(MAKE) --no-print-directory bench-$$each || failed="$$failed bench-$$each"; done; \

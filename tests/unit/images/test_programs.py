@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = ("agent", "charts", "cluster", "crds", "demo", "images", "operator", "trainer")
+SHIPPED = ("agent", "charts", "cluster", "crds", "demo", "images", "operator", "release", "trainer")
 BY_NAME = re.compile(r"\b(pkill|killall)\b|\bray[\s\",']+stop\b|\bkill\s+(-\w+\s+)*(--\s+)?-1\b")
 
 
