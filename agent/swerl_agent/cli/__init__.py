@@ -46,6 +46,7 @@ MEMBERS = {  # name -> module:attribute, help
     "trajectories": (".trajectories:command", "audit, export and import the trajectories of episodes"),
     "view": (".view:command", "show jobs, evaluations and trajectories in the browser"),
     "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to mend it"),
+    "man": (".man:command", "write manual pages of all commands"),
     "completion": (".completion:command", "print the completion script of a shell"),
 }
 root = Group("swerl", help="Jobs, tasks, episodes, grading and sandboxes on Kubernetes.", members=MEMBERS)

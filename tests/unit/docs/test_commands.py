@@ -81,6 +81,7 @@ RUN_BY = {
     "swerl serve": ("tests/unit/agent/server/test_command.py", '"serve", "--port"'),
     "swerl sandbox": ("tests/control_plane/exec/test_cli.py", '"swerl_agent.cli", "sandbox"'),
     "swerl view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
+    "swerl man": ("tests/unit/agent/cli/test_man.py", 'main(["man"'),
     "eval $(swerl completion": ("tests/unit/agent/cli/test_manners.py", '"completion", shell'),
     "swerl trajectories audit": ("tests/unit/agent/audit/test_audit.py", '"trajectories", "audit"'),
     "swerl trajectories export": ("tests/unit/agent/trajectories/test_command.py", '"trajectories", "export"'),
