@@ -54,7 +54,7 @@ PROGRESS_KEY = "progress.json"
 ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod
 METRICS_PORT = 9102  # of a driver's Prometheus metrics, on the head Pod
 DRIVER_METRICS_PORT_NAME = "driver-metrics"  # KubeRay names that of Ray's own, 8080, "metrics"
-API_KEY_VARIABLE = "SWERL_API_KEY"  # in the shards of an evaluation: the key of the endpoint's API
+API_KEY_VARIABLE = "SWERL_API_KEY"  # in Ray Pods: the key of engines and router; in shards: of these, or the endpoint
 ERROR_PREFIX = "SWERL-ERROR:"  # starts the last line of a failed driver; the status contains the rest of that line
 
 # Custom Ray resources. A train Pod carries one unit of TRAIN_RESOURCE per rank; an engine Pod (or a colocated train

@@ -21,6 +21,16 @@ from tests.e2e.product_namespace import ProductNamespace
 from tests.unit.charts.queries import DASHBOARDS, panel_queries
 
 EPISODE = r"(?P<task>.+)__gg(?P<group>\d+)__i\d+__\d+"
+# Prints the statuses of Ray's answers without a token, with another, and with that of the environment.
+ASK_RAY = """
+import os, urllib.error, urllib.request
+for token in (None, "another", os.environ["RAY_AUTH_TOKEN"]):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        print(urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:8265/api/jobs/", headers=headers)).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
 # What those who come from other frameworks look for.
 AGENT_FIGURES = {
     f"agent/{name}"
@@ -118,6 +128,8 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
     product_namespace.wait(
         "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
     )
+    statuses = in_head(product_namespace, name, 1, "python", "-c", ASK_RAY)
+    assert statuses.split() == ["401", "403", "200"], "without a token, with another, with the job's"
     exported = samples(in_head(product_namespace, name, 1, "python", "-c", scrape(METRICS_PORT)))
     operator = ("exec", "-n", SYSTEM_NAMESPACE, f"deployment/{RELEASE}-operator", "--", "python3", "-c", scrape(9090))
     by_operator = samples(product_namespace.cluster.kubectl(*operator))

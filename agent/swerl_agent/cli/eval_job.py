@@ -52,11 +52,13 @@ async def run_job(options: Options) -> int:
 
 
 def _api_key(file: EvaluationFile) -> str | None:
-    """The endpoint's key, when it has one."""
+    """The key of the endpoint, or of the evaluation's own engines; None without one."""
+    key = os.environ.get(names.API_KEY_VARIABLE, "").strip()
+    if file.spec.model.endpoint is None:
+        return key or None
     endpoint = file.chat_endpoint
     if endpoint is None or endpoint.api_key_secret is None:
         return None
-    key = os.environ.get(names.API_KEY_VARIABLE, "").strip()
     if not key:
         secret = endpoint.api_key_secret
         raise click.UsageError(

@@ -10,7 +10,16 @@ from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .command_runner import CommandRunner
 from .context import max_input_tokens
-from .engine import RETRY_POLICY, EndpointError, Engine, EngineError, Generation, RetryPolicy, SGLangEngine
+from .engine import (
+    RETRY_POLICY,
+    EndpointError,
+    Engine,
+    EngineError,
+    Generation,
+    RetryPolicy,
+    SGLangEngine,
+    api_key_headers,
+)
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .graded_episode import Agent, GradedEpisode, has_patch, run_graded_episode
 from .loop import BuiltinAgent, ChatAgent
@@ -63,6 +72,7 @@ __all__ = [
     "agent_metrics",
     "agent_protocol",
     "answer_tokens",
+    "api_key_headers",
     "artifact_prefix",
     "check_served",
     "cut_answers",

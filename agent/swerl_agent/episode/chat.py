@@ -24,6 +24,7 @@ from .engine import (
     EngineError,
     RetryPolicy,
     Transient,
+    api_key_headers,
     raise_if_transient,
     with_retries,
 )
@@ -197,12 +198,11 @@ class ChatCompletions:
         self, method: str, url: str, headers: Mapping[str, str], request: Mapping[str, Any] | None = None
     ) -> tuple[int, str]:
         """Status and text; raises Transient and aiohttp.ClientError for what another try may better."""
-        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         async with self._session.request(
             method,
             url,
             json=request,
-            headers={**headers, **key, **self._to_proxy},
+            headers={**headers, **api_key_headers(self._key), **self._to_proxy},
             timeout=self._timeout,
             allow_redirects=False,
             **self._way,

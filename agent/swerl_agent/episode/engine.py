@@ -105,6 +105,11 @@ class Engine(Protocol):
         ...
 
 
+def api_key_headers(key: str | None) -> dict[str, str]:
+    """Headers of requests to a server that asks for `key`; none for None."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 class SGLangEngine:
     """The native `/generate` of an SGLang server, or of the router before several.
 

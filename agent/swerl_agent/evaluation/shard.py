@@ -17,7 +17,7 @@ import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 from swerl_kube import KubeClient, KubeContext
 
-from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, check_served, environment_proxy
+from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, api_key_headers, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task, load_tasks
@@ -51,7 +51,7 @@ class Shard:
     file: EvaluationFile
     number: int
     folders: ShardFolders = ShardFolders()
-    api_key: str | None = field(default=None, repr=False)  # of the endpoint
+    api_key: str | None = field(default=None, repr=False)  # of the endpoint, or of the evaluation's own engines
 
     @property
     def folder(self) -> Path:
@@ -154,7 +154,8 @@ def shard_metadata(file: EvaluationFile) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _agent(shard: Shard) -> AsyncIterator[Agent]:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+    headers = api_key_headers(shard.api_key) if shard.file.spec.model.endpoint is None else None
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=headers) as http:
         opened = _chat_agent if shard.file.chat_endpoint else _token_agent
         async with opened(shard, http) as agent:
             yield agent

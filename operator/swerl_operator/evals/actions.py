@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from swerl_api import API_VERSION
 from swerl_api.names import ROLE_SHARD
@@ -13,7 +14,8 @@ from ..owned import delete_owned_pod, ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import RAY_API, ray_cluster
-from ..ray.jobs import RayJobs
+from ..ray.credentials import CredentialSource
+from ..ray.jobs import RayHead, RayJobs
 from ..ray.network_policy import ray_policy
 from ..ray.pods import head_address
 from . import manifests
@@ -24,9 +26,10 @@ from .evaluation import Evaluation
 class EvalActions:
     """Creates and deletes what belongs to evaluations."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, credentials: CredentialSource, settings: Settings) -> None:
         self._api = api
         self._ray = ray
+        self._credentials = credentials
         self._settings = settings
 
     async def perform(self, evaluation: Evaluation, actions: Sequence[EvalAction], failures: int) -> None:
@@ -79,16 +82,23 @@ class EvalActions:
         await ensure_owned(self._api, "pods", manifests.evaluation_preflight(evaluation))
 
     async def _create_engines(self, evaluation: Evaluation) -> None:
-        await ensure_owned(self._api, "rayclusters", ray_cluster(manifests.engines_plan(evaluation)))
+        plan = replace(manifests.engines_plan(evaluation), secret=await self._create_secret(evaluation))
+        await ensure_owned(self._api, "rayclusters", ray_cluster(plan))
+
+    async def _create_secret(self, evaluation: Evaluation) -> str:
+        metadata = evaluation.metadata(evaluation.policy)
+        return await self._credentials.create_secret(metadata, evaluation.uid)
 
     async def _submit(self, evaluation: Evaluation, failures: int) -> None:
         selector = f"{evaluation.selector},ray.io/cluster={evaluation.cluster_name}"
         address = head_address(await self._api.list("v1", "pods", evaluation.namespace, labels=selector))
         if address:
-            await self._ray.submit(address, manifests.serving_submission(evaluation, failures))
+            head = RayHead(address, await self._credentials.of(evaluation.uid))
+            await self._ray.submit(head, manifests.serving_submission(evaluation, failures))
 
     async def _create_shards(self, evaluation: Evaluation) -> None:
-        await ensure_owned(self._api, "jobs", manifests.shards_job(evaluation))
+        secret = await self._create_secret(evaluation) if evaluation.starts_engines else None
+        await ensure_owned(self._api, "jobs", manifests.shards_job(evaluation, secret))
 
     async def _create_merge(self, evaluation: Evaluation) -> None:
         await ensure_owned(self._api, "jobs", manifests.merge_job(evaluation))

@@ -35,6 +35,7 @@ from swerl_kube import Json
 from ..checks.preflight import preflight_pod
 from ..manifest import toleration_manifests
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup, container_environment, pull_secrets
+from ..ray.credentials import engine_key_variable
 from ..ray.jobs import Submission
 from ..ray.volumes import (
     RESTRICTED,
@@ -109,13 +110,16 @@ def serving_submission(evaluation: Evaluation, failures: int) -> Submission:
     return Submission(submission_id(evaluation.uid, failures), SERVING_COMMAND, metadata)
 
 
-def shards_job(evaluation: Evaluation) -> Json:
-    """The Indexed Job: each index runs its shard of the samples."""
+def shards_job(evaluation: Evaluation, secret: str | None = None) -> Json:
+    """The Indexed Job: each index runs its shard of the samples. `secret`: with the key of the evaluation's engines."""
     spec = evaluation.spec
     shard = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
     volumes = _shard_volumes(evaluation)
     body = _job(evaluation, evaluation.shards_name, ROLE_SHARD, ["--shard", shard], spec.resources, volumes)
-    body["spec"]["template"]["spec"]["containers"][0]["env"] += _api_key(spec)
+    body["spec"]["template"]["spec"]["containers"][0]["env"] += [
+        *_api_key(spec),
+        *([engine_key_variable(secret)] if secret else []),
+    ]
     body["spec"] |= {
         "completionMode": "Indexed",
         "completions": spec.shards,

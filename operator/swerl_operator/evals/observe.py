@@ -32,7 +32,8 @@ from ..owned import find_owned, foreign_message
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
-from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer
+from ..ray.credentials import CredentialSource
+from ..ray.jobs import UNREACHABLE, DriverState, RayHead, RayJobs, UnreachableTimer
 from ..ray.pods import head_address
 from ..status_builder import is_finished
 from . import manifests
@@ -78,9 +79,10 @@ class EvalObservation:
 class EvalObserver:
     """Reads the state of the cluster for one evaluation at a time."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, credentials: CredentialSource, settings: Settings) -> None:
         self._api = api
         self._ray = ray
+        self._credentials = credentials
         self._settings = settings
         self._unreachable = UnreachableTimer()
 
@@ -181,8 +183,9 @@ class EvalObserver:
         if cluster is None or address is None:
             unreachable = self._unreachable.seconds(submission, answers=False)
             return ObservedEngines(submission, cluster, ray_pods, unreachable_seconds=unreachable)
-        driver = await self._ray.driver(address, submission)
-        serving = await self._ray.ready_engines(address) if driver.phase == "running" else 0
+        head = RayHead(address, await self._credentials.of(evaluation.uid))
+        driver = await self._ray.driver(head, submission)
+        serving = await self._ray.ready_engines(head) if driver.phase == "running" else 0
         unreachable = self._unreachable.seconds(submission, answers=driver.phase != "unreachable")
         return ObservedEngines(submission, cluster, ray_pods, driver, serving, unreachable)
 

@@ -17,6 +17,7 @@ from ..context import OperatorContext
 from ..decision import refused
 from ..owned import ForeignObject
 from ..problem import Problem
+from ..ray.credentials import CredentialSource
 from ..ray.jobs import RayJobs
 from ..requeue import CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status
@@ -35,8 +36,9 @@ class EvalReconciler:
 
     def __init__(self, context: OperatorContext, ray: RayJobs) -> None:
         self._api = context.api
-        self._observer = EvalObserver(context.api, ray, context.settings)
-        self._actions = EvalActions(context.api, ray, context.settings)
+        credentials = CredentialSource(context.api, context.settings)
+        self._observer = EvalObserver(context.api, ray, credentials, context.settings)
+        self._actions = EvalActions(context.api, ray, credentials, context.settings)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient
@@ -12,7 +13,8 @@ from ..owned import delete_owned_pod, ensure_owned
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import ray_cluster
-from ..ray.jobs import RayJobs
+from ..ray.credentials import CredentialSource
+from ..ray.jobs import RayHead, RayJobs
 from ..ray.network_policy import ray_policy
 from ..ray.pods import head_address
 from .attempt import Attempt, attempts_selector
@@ -23,9 +25,10 @@ from .manifests import attempt_preflight, cluster_plan, job_file, submission
 class JobActions:
     """Creates and deletes what belongs to jobs."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, credentials: CredentialSource, settings: Settings) -> None:
         self._api = api
         self._ray = ray
+        self._credentials = credentials
         self._settings = settings
 
     async def perform(self, attempt: Attempt, actions: Sequence[JobAction]) -> None:
@@ -70,12 +73,18 @@ class JobActions:
         await ensure_owned(self._api, "pods", attempt_preflight(attempt))
 
     async def _create_cluster(self, attempt: Attempt) -> None:
-        await ensure_owned(self._api, "rayclusters", ray_cluster(cluster_plan(attempt)))
+        plan = replace(cluster_plan(attempt), secret=await self._create_secret(attempt))
+        await ensure_owned(self._api, "rayclusters", ray_cluster(plan))
+
+    async def _create_secret(self, attempt: Attempt) -> str:
+        metadata = attempt.shared_metadata(attempt.policy)
+        return await self._credentials.create_secret(metadata, attempt.uid)
 
     async def _submit(self, attempt: Attempt) -> None:
         pods = await self._api.list("v1", "pods", attempt.namespace, labels=attempt.ray_pods_selector)
         if address := head_address(pods):
-            await self._ray.submit(address, submission(attempt))
+            head = RayHead(address, await self._credentials.of(attempt.uid))
+            await self._ray.submit(head, submission(attempt))
 
     async def _delete_job(self, attempt: Attempt) -> None:
         await self._api.delete(API_VERSION, "swerljobs", attempt.namespace, attempt.job, uid=attempt.uid)

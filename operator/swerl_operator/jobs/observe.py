@@ -21,7 +21,8 @@ from ..owned import find_owned
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
-from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer
+from ..ray.credentials import CredentialSource
+from ..ray.jobs import UNREACHABLE, DriverState, RayHead, RayJobs, UnreachableTimer
 from ..ray.pods import head_address
 from ..status_builder import is_finished
 from .attempt import Attempt, attempts_selector
@@ -50,9 +51,10 @@ class JobObservation:
 class JobObserver:
     """Reads the state of the cluster for one job at a time."""
 
-    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, credentials: CredentialSource, settings: Settings) -> None:
         self._api = api
         self._ray = ray
+        self._credentials = credentials
         self._settings = settings
         self._unreachable = UnreachableTimer()
 
@@ -101,5 +103,7 @@ class JobObserver:
         return apply_capacity_check(settings.capacity_check, [*filter(None, found)], nodes)
 
     async def _driver(self, attempt: Attempt, pods: Sequence[Json]) -> DriverState:
-        address = head_address(pods)
-        return await self._ray.driver(address, attempt.submission) if address else UNREACHABLE
+        if (address := head_address(pods)) is None:
+            return UNREACHABLE
+        head = RayHead(address, await self._credentials.of(attempt.uid))
+        return await self._ray.driver(head, attempt.submission)

@@ -2,7 +2,7 @@
 
 Guarantees: a pure function of the plan; the head runs the driver with the only service-account token, workers have
 none; a dead Ray container is never restarted in place (restartPolicy Never), so that a lost head is noticed; custom Ray
-resources place ranks, engines and rollout workers.
+resources place ranks, engines and rollout workers. Ray takes no call without the token of the plan's Secret.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
+from .credentials import ray_environment
 from .templates import prefer_together, template_volumes, with_template
 from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
 
@@ -80,6 +81,7 @@ class RayClusterPlan:
     pods: RayPods
     spec_field: str  # the field that holds `pods`
     groups: Sequence[RayGroup]
+    secret: str | None = None  # with the credentials of its Pods; None where only their sizes matter
 
     def template_field(self, group: RayGroup) -> str:
         """The field that holds the template of `group`."""
@@ -167,10 +169,12 @@ def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Json:
 def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) -> Json:
     capabilities = {"drop": ["ALL"], "add": ["IPC_LOCK"]}
     security = RESTRICTED | {"capabilities": capabilities} if uses_rdma(group.resources) else RESTRICTED
+    environment = container_environment(plan.pods, RAY_ENVIRONMENT | group.environment, group.template)
+    environment["env"] += ray_environment(plan.secret) if plan.secret else []
     container: Json = {
         "name": f"ray-{group.name}",
         "image": plan.pods.image,
-        **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment, group.template),
+        **environment,
         "resources": container_resources(group),
         "securityContext": security,
         "readinessProbe": _probe(period=2, failures=30),

@@ -19,6 +19,7 @@ from swerl_api.names import ERROR_PREFIX, ROUTER_PORT
 from swerl_kube import Json
 
 from .cluster import DASHBOARD_PORT
+from .credentials import RayCredentials
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,14 @@ class Submission:
     metadata: Mapping[str, str]  # shown by Ray
 
 
+@dataclass(frozen=True)
+class RayHead:
+    """Where a Ray head answers, and what it asks for."""
+
+    address: str  # an IP
+    credentials: RayCredentials
+
+
 class UnreachableTimer:
     """Measures how long Ray has not answered for a submission."""
 
@@ -86,37 +95,38 @@ class RayJobs:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def driver(self, address: str, submission: str) -> DriverState:
-        """State of `submission` on the head at `address` (an IP)."""
+    async def driver(self, head: RayHead, submission: str) -> DriverState:
+        """State of `submission` on `head`."""
         try:
-            async with self._session.get(self._url(address, submission)) as reply:
+            async with self._session.get(self._url(head, submission), headers=_ray_headers(head)) as reply:
                 if reply.status == 404:
                     return DriverState("absent")
                 if reply.status != 200:
                     return DriverState("unreachable", f"Ray answers {reply.status}: {(await reply.text())[:300]}")
                 info: Json = await reply.json()
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError) as error:
-            return DriverState("unreachable", f"Ray's dashboard at {address}:{self._port} does not answer: {error!r}")
+            return DriverState("unreachable", f"Ray's dashboard at {self._url(head)} does not answer: {error!r}")
         phase = _PHASES.get(str(info.get("status")), "pending")
         message = str(info.get("message") or "")
         if phase == "failed":
-            message = _failure_message(message, await self._logs(address, submission))
+            message = _failure_message(message, await self._logs(head, submission))
         return DriverState(phase, message, info.get("driver_exit_code"))
 
-    async def ready_engines(self, address: str) -> int:
-        """How many engines the router on the head at `address` uses; 0 also when it does not answer."""
+    async def ready_engines(self, head: RayHead) -> int:
+        """How many engines the router on `head` uses; 0 also when it does not answer."""
+        url, headers = f"http://{url_host(head.address)}:{ROUTER_PORT}/workers", _bearer(head.credentials.engine_key)
         try:
-            async with self._session.get(f"http://{url_host(address)}:{ROUTER_PORT}/workers") as reply:
+            async with self._session.get(url, headers=headers) as reply:
                 workers = (await reply.json())["workers"]
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError, KeyError):
             return 0
         return sum(bool(worker.get("is_healthy", worker.get("status") == "ready")) for worker in workers)
 
-    async def submit(self, address: str, driver: Submission) -> bool:
+    async def submit(self, head: RayHead, driver: Submission) -> bool:
         """Start `driver`; False when Ray did not accept it (retry)."""
         body = {"entrypoint": driver.entrypoint, "submission_id": driver.id, "metadata": dict(driver.metadata)}
         try:
-            async with self._session.post(self._url(address, ""), json=body) as reply:
+            async with self._session.post(self._url(head), json=body, headers=_ray_headers(head)) as reply:
                 text = await reply.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.warning("submission %s not answered: %r", driver.id, error)
@@ -126,15 +136,24 @@ class RayJobs:
             logger.warning("submission %s refused: %d %s", driver.id, reply.status, text[:500])
         return accepted
 
-    async def _logs(self, address: str, submission: str) -> str:
+    async def _logs(self, head: RayHead, submission: str) -> str:
+        url = self._url(head, submission) + "/logs"
         try:
-            async with self._session.get(self._url(address, submission) + "/logs") as reply:
+            async with self._session.get(url, headers=_ray_headers(head)) as reply:
                 return str((await reply.json()).get("logs") or "")
         except (TimeoutError, aiohttp.ClientError, json.JSONDecodeError):
             return ""
 
-    def _url(self, address: str, submission: str) -> str:
-        return f"http://{url_host(address)}:{self._port}/api/jobs/{submission}"
+    def _url(self, head: RayHead, submission: str = "") -> str:
+        return f"http://{url_host(head.address)}:{self._port}/api/jobs/{submission}"
+
+
+def _ray_headers(head: RayHead) -> dict[str, str]:
+    return _bearer(head.credentials.ray_token)
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _failure_message(message: str, logs: str) -> str:

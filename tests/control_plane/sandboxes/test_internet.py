@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 from .conftest import inside
 
-PUBLIC = "203.0.113.80"  # an address that nobody routes; the node answers there during a test
+PUBLIC = "203.0.113.80"  # of documentation, which no network routes; the node answers there during a test
 CONNECTS = 'timeout 5 bash -c ": <>/dev/tcp/$0/$1" && echo reached || echo refused'
 
 

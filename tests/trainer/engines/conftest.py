@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import pytest
 import pytest_asyncio
 import torch
 import torch.distributed as dist
+from swerl_agent.episode import api_key_headers
+from swerl_api.names import API_KEY_VARIABLE
 from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
@@ -35,6 +38,7 @@ from transformers import Qwen3ForCausalLM
 
 HERE = Location("here", 0)
 Named = list[tuple[str, torch.Tensor]]
+KEY = "key-of-these-engines"
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 100, 200, 250]
 
 
@@ -181,7 +185,8 @@ async def routed_engine(
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
     handle = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = InProcessTrainer(make_model(1))
-    async with aiohttp.ClientSession() as http:
+    os.environ[API_KEY_VARIABLE] = KEY
+    async with aiohttp.ClientSession(headers=api_key_headers(KEY)) as http:
         router = Router.on("127.0.0.1", http, logs / "router.log")
         pool = EnginePool([handle], router, http, probe_seconds=20.0, probe_pause=2.0)
         try:
@@ -193,3 +198,4 @@ async def routed_engine(
             watcher.cancel()
         finally:
             await pool.close()
+            del os.environ[API_KEY_VARIABLE]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from swerl_api import LoraSpec, RouterSpec
 from swerl_plan import SHARED_FRACTION
+from swerl_trainer.engines.api_key import key_arguments
 from swerl_trainer.engines.cpu import unused_architectures
 from swerl_trainer.engines.links import update_backend
 from swerl_trainer.engines.router import RouterSettings, router_command
@@ -31,7 +33,7 @@ def test_cpu_server_forks_and_uses_plain_torch() -> None:
 def test_gpu_server_has_no_cpu_option() -> None:
     settings = replace(ON_GPUS, share_gpu=True)
     command = server_command(settings, "10.0.0.1", 3)
-    assert "sglang.launch_server" in command
+    assert "swerl_trainer.engines.gpu" in command
     assert command[command.index("--tp-size") + 1] == "4"
     assert "--enable-memory-saver" in command
     assert command[command.index("--mem-fraction-static") + 1] == str(SHARED_FRACTION)
@@ -75,6 +77,14 @@ def test_router_flags_may_be_bare() -> None:
     assert "--disable-retries" in command
     assert command[command.index("--log-level") + 1] == "info"
     assert command[command.index("--policy") + 1] == "random"
+
+
+def test_key_is_in_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWERL_API_KEY", "secret-key")
+    commands = [server_command(settings, "127.0.0.1", 3) for settings in (ON_CPU, ON_GPUS)]
+    commands.append(router_command(RouterSettings("127.0.0.1", 1, 2, api_key="secret-key")))
+    assert all("secret-key" not in " ".join(command) for command in commands)
+    assert key_arguments() == ["--api-key", "secret-key"], "which each process adds for itself"
 
 
 def test_way_of_weights_follows_from_the_server_and_the_spec() -> None:

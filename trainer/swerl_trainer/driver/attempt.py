@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
+from swerl_agent.episode import api_key_headers
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_kube import KubeClient, KubeError
@@ -24,6 +25,7 @@ from swerl_trainer.driver.event_poster import posting_events
 from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.status import StatusReporter
+from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
@@ -53,7 +55,7 @@ async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, 
         client = await stack.enter_async_context(KubeClient.from_environment(kubeconfig))
         stack.push_async_callback(_remove_sandboxes, client, job)
         await stack.enter_async_context(posting_events(client, job))
-        http = await stack.enter_async_context(aiohttp.ClientSession())
+        http = await stack.enter_async_context(aiohttp.ClientSession(headers=api_key_headers(api_key())))
         components = AttemptComponents(job, http, began, make_worker=_ray_worker(job, kubeconfig))
         stack.push_async_callback(components.close)
         components.start()

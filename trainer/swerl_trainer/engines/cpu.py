@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from swerl_trainer.engines.api_key import hide_key_from_log, key_arguments
+
 MODULE = "swerl_trainer.engines.cpu"
 ARGUMENTS: Mapping[str, Any] = {
     "device": "cpu",
@@ -88,9 +90,10 @@ def main(arguments: list[str]) -> None:
     from sglang.launch_server import run_server
     from sglang.srt.server_args import prepare_server_args
 
-    server_args = prepare_server_args(arguments)
+    server_args = prepare_server_args([*arguments, *key_arguments()])
     os.environ.setdefault("SGLANG_DISABLED_MODEL_ARCHS", unused_architectures(_model_type(server_args.model_path)))
     _import_children()
+    hide_key_from_log()
     run_server(server_args)
 
 

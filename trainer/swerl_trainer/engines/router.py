@@ -20,6 +20,8 @@ from pathlib import Path
 import aiohttp
 from swerl_api import RouterSpec
 from swerl_api.addresses import url_host
+from swerl_trainer.engines import router_process
+from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.server import free_port
 
@@ -40,6 +42,7 @@ class RouterSettings:
     port: int
     metrics_port: int
     spec: RouterSpec = field(default_factory=RouterSpec)  # an argument with the value "" is a bare flag
+    api_key: str | None = field(default=None, repr=False)  # of its engines; its process takes it from the environment
 
 
 def router_command(settings: RouterSettings) -> list[str]:
@@ -60,7 +63,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "log-level": "warn",
     } | settings.spec.args
     flags = [part for name, value in chosen.items() for part in ([f"--{name}", value] if value else [f"--{name}"])]
-    return [sys.executable, "-m", "smg", "launch", *flags]
+    return [sys.executable, "-m", router_process.MODULE, *flags]
 
 
 class Router:
@@ -85,8 +88,8 @@ class Router:
         port: int | None = None,
         spec: RouterSpec | None = None,
     ) -> Router:
-        """A router on `port` of `host`, by default a free one; it runs after `start`."""
-        settings = RouterSettings(host, port or free_port(host), free_port(host), spec or RouterSpec())
+        """A router on `port` of `host`, by default a free one; it runs after `start`. `http` sends the API key."""
+        settings = RouterSettings(host, port or free_port(host), free_port(host), spec or RouterSpec(), api_key())
         return cls(settings, http, log)
 
     async def start(self) -> None:
@@ -154,7 +157,8 @@ class Router:
             process.wait()
 
     async def _register(self, engine: str) -> None:
-        async with self._http.post(f"{self.url}/workers", json={"url": engine}) as response:
+        key = {"api_key": self._settings.api_key} if self._settings.api_key else {}
+        async with self._http.post(f"{self.url}/workers", json={"url": engine, **key}) as response:
             if response.status not in (200, 201, 202):
                 raise EngineCallError(f"router {self.url} refused engine {engine}: {await response.text()}")
             self._ids[engine] = str((await response.json()).get("worker_id", ""))

@@ -23,7 +23,7 @@ import aiohttp
 from swerl_api import LoraSpec
 from swerl_api.addresses import url_host
 from swerl_plan import SHARED_FRACTION
-from swerl_trainer.engines import cpu
+from swerl_trainer.engines import cpu, gpu
 from swerl_trainer.engines.errors import EngineStartError
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
@@ -75,7 +75,7 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
 
 def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
     """The command line of one server."""
-    module = "sglang.launch_server" if settings.gpus else cpu.MODULE
+    module = gpu.MODULE if settings.gpus else cpu.MODULE
     command = [sys.executable, "-m", module, "--host", host, "--port", str(port)]
     for name, value in server_arguments(settings).items():
         if value is None or value is False:

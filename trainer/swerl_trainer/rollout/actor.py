@@ -22,6 +22,7 @@ from swerl_agent.episode import (
     HFTokenizer,
     SGLangEngine,
     TokenSegment,
+    api_key_headers,
     cut_answers,
     max_input_tokens,
     retokenize,
@@ -33,6 +34,7 @@ from swerl_agent.tasks import Purpose, Task, load_tasks
 from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_kube import KubeClient
+from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.client import ADAPTER
 from swerl_trainer.events import event
 from swerl_trainer.job import Job
@@ -87,7 +89,8 @@ class RolloutActor:
         client = await self._open.enter_async_context(
             KubeClient.from_environment(self._kubeconfig, observer=self._count_write)
         )
-        http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        engines = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=api_key_headers(api_key()))
+        http = await self._open.enter_async_context(engines)
         grading = await self._open.enter_async_context(grader(client, job))
         if (tracer := open_tracer(job)) is not None:
             self._open.callback(tracer.close)

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import aiohttp
 import ray
+from swerl_agent.episode import api_key_headers
 from swerl_api import EvaluationFile, names
 from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.child_process import run_child
+from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
@@ -47,7 +49,7 @@ async def serve(file: EvaluationFile, paths: ServingPaths | None = None) -> None
     paths = paths or ServingPaths()
     model = await served_folder(file, paths)
     logs = paths.output / file.folder / "logs"
-    async with aiohttp.ClientSession() as http:
+    async with aiohttp.ClientSession(headers=api_key_headers(api_key())) as http:
         pool = _pool(file, model, logs, http)
         try:
             await _start(pool, _joining(file))

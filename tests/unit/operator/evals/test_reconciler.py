@@ -11,7 +11,7 @@ from swerl_kube import Conflict
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.evals.reconciler import EvalReconciler
 from swerl_operator.metrics import Metrics
-from swerl_operator.ray.jobs import DriverState, Submission
+from swerl_operator.ray.jobs import DriverState, RayHead, Submission
 
 from .conftest import Spec
 
@@ -39,6 +39,9 @@ class Api:
 
     async def find(self, api_version: str, resource: str, namespace: str | None, name: str) -> Body | None:
         return deepcopy(self.kept.get((resource, name)))
+
+    async def get(self, api_version: str, resource: str, namespace: str | None, name: str) -> Body:
+        return deepcopy(self.kept[resource, name])
 
     async def list(
         self, api_version: str, resource: str, namespace: str | None, *, labels: str = "", fields: str = ""
@@ -102,13 +105,13 @@ class Ray:
         self.drivers: dict[str, DriverState] = {}
         self.serving = 0
 
-    async def driver(self, address: str, submission: str) -> DriverState:
+    async def driver(self, head: RayHead, submission: str) -> DriverState:
         return self.drivers.get(submission, DriverState("absent"))
 
-    async def ready_engines(self, address: str) -> int:
+    async def ready_engines(self, head: RayHead) -> int:
         return self.serving
 
-    async def submit(self, address: str, driver: Submission) -> bool:
+    async def submit(self, head: RayHead, driver: Submission) -> bool:
         self.drivers[driver.id] = DriverState("running")
         return True
 
@@ -197,6 +200,11 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
     reconciled.ray.serving = 1
     await reconciled.reconcile()
     assert reconciled.api.names("jobs") == ["nightly-shards"]
+    (secret,) = [name for name in reconciled.api.names("secrets") if name.startswith("nightly-engines-")]
+    key = {"name": "SWERL_API_KEY", "valueFrom": {"secretKeyRef": {"name": secret, "key": "engine-key"}}}
+    engines = reconciled.api.kept["rayclusters", "nightly-engines"]["spec"]["workerGroupSpecs"][0]
+    for made in (reconciled.api.kept["jobs", "nightly-shards"]["spec"], engines):
+        assert key in made["template"]["spec"]["containers"][0]["env"], "clients and engines have the same key"
     reconciled.end("nightly-shards")
     await reconciled.reconcile(2)
     assert reconciled.api.names("rayclusters") == [] and reconciled.api.names("jobs") == [
