@@ -19,6 +19,7 @@ from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightPart, WeightSample
 
 PROBE = 0.5  # seconds
+CONTROL = 2.0  # seconds of a call that moves no weights
 
 
 def test_engine_is_dead_after_two_probes_without_a_token() -> None:
@@ -60,6 +61,8 @@ class Server:
     def __init__(self) -> None:
         self.starts = 0
         self.delay = 0.0  # of a probe's answer
+        self.frozen_from = ""  # the call from which on none is answered
+        self.calls: list[str] = []  # of the server that runs now
         self.starting = asyncio.Event()  # set: a second start may go on
         self._runner: web.AppRunner | None = None
 
@@ -73,13 +76,22 @@ class Server:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        self.delay = 0.0
+        self.delay, self.frozen_from, self.calls = 0.0, "", []
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _answer(self, request: web.Request) -> web.Response:
-        if request.path == "/health_generate":
+        call = request.match_info["call"]
+        if call == "health_generate":
             await asyncio.sleep(self.delay)
+        else:
+            self.calls.append(call)
+        if self.frozen_from in self.calls:
+            await asyncio.Event().wait()
         return web.json_response({"success": True})
+
+    def freeze(self, call: str) -> None:
+        """Answer nothing any more from the next `call` on."""
+        self.frozen_from, self.calls = call, []
 
     async def alive(self) -> bool:
         return True
@@ -128,7 +140,8 @@ async def watched(*servers: Server) -> AsyncIterator[tuple[EnginePool, set[str]]
     routes = Routes()
     async with aiohttp.ClientSession() as http:
         health = EngineHealth(slow_seconds=0.1)
-        pool = EnginePool(handles, routes, http, probe_seconds=PROBE, probe_pause=0.05, health=health)  # type: ignore[arg-type]
+        limits = {"probe_seconds": PROBE, "probe_pause": 0.05, "control_timeout": CONTROL}
+        pool = EnginePool(handles, routes, http, health=health, **limits)  # type: ignore[arg-type]
         await pool.start()
         await pool.attach(NoWeights(), 0, asyncio.Lock())  # type: ignore[arg-type]
         watcher = asyncio.create_task(pool.watch())
@@ -202,6 +215,22 @@ async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:
         assert server.starts == 1
         await client.resume()
         await until(lambda: server.starts == 2)
+
+
+@pytest.mark.parametrize("call", ["pause_generation", "begin_weight_update", "continue_generation"])
+async def test_engine_that_freezes_in_a_weight_update_is_replaced_while_the_others_go_on(call: str) -> None:
+    servers = [Server(), Server()]
+    async with watched(*servers) as (pool, routed):
+        frozen, other = pool._clients()
+        servers[0].freeze(call)
+        async with asyncio.timeout(5 * CONTROL):
+            await pool.update_weights(1)
+        assert servers[0].calls[-1] == call, "no further call waits for an engine that is frozen"
+        assert routed == {other.url}
+        assert (servers[1].calls[-1], other.paused) == ("continue_generation", False)
+        servers[0].starting.set()
+        await until(lambda: pool.replaced == 1)
+        assert servers[0].calls[-1] == "continue_generation" and len(routed) == 2 and frozen.url not in routed
 
 
 async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:

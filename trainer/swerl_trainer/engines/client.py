@@ -1,7 +1,8 @@
 """Control calls to one SGLang server (0.5.23): pause, weight update, health.
 
 Guarantees: a call that is refused or times out raises EngineCallError naming the engine, the call and the response;
-nothing is retried here, because a partial weight update must not be repeated blindly.
+nothing is retried here, because a partial weight update must not be repeated blindly; after a call that timed out every
+further one fails at once, so a frozen engine holds its callers for one limit only.
 """
 
 from __future__ import annotations
@@ -17,15 +18,22 @@ from swerl_trainer.weight_bucket import WeightBucket
 
 PauseMode = Literal["abort", "retract", "in_place"]
 ADAPTER = "policy"  # name of the adapter in the engines; a request names it
-CALL_TIMEOUT = 600.0  # seconds; a bucket of 512 MiB over a slow network
+CALL_TIMEOUT = 600.0  # seconds of a call that moves or reads weights; a bucket of 512 MiB over a slow network
+CONTROL_TIMEOUT = 60.0  # seconds of any other call, which the server answers after the batch that it computes
 
 
 class EngineClient:
     """The control side of the server at `url`; `ranks` is its tensor-parallel size, `locations` the GPUs of its ranks
-    in order when it shares them with the trainer."""
+    in order when it shares them with the trainer. `control_timeout`: of calls that move no weights."""
 
     def __init__(
-        self, url: str, http: aiohttp.ClientSession, *, ranks: int = 1, locations: Sequence[Location] = ()
+        self,
+        url: str,
+        http: aiohttp.ClientSession,
+        *,
+        ranks: int = 1,
+        locations: Sequence[Location] = (),
+        control_timeout: float = CONTROL_TIMEOUT,
     ) -> None:
         self.url = url
         self.ranks = ranks
@@ -34,17 +42,19 @@ class EngineClient:
         self.pauses = 0  # so far
         self.paused = False
         self._has_adapter = False
+        self._frozen = False  # a call timed out
+        self._control_timeout = control_timeout
         self._http = http
 
     async def pause(self, mode: PauseMode) -> None:
         """Stop generating: `retract` keeps running requests and recomputes them, `abort` ends them."""
         self.pauses += 1
         self.paused = True
-        await self._post("pause_generation", {"mode": mode})
+        await self._control("pause_generation", {"mode": mode})
 
     async def resume(self) -> None:
         """Continue generating after `pause`."""
-        await self._post("continue_generation", {})
+        await self._control("continue_generation", {})
         self.paused = False
 
     async def join_update_group(
@@ -65,11 +75,11 @@ class EngineClient:
 
     async def leave_update_group(self, name: str) -> None:
         """Leave the update group."""
-        await self._post("destroy_weights_update_group", {"group_name": name})
+        await self._control("destroy_weights_update_group", {"group_name": name})
 
     async def begin_update(self) -> None:
         """Open a weight update; weights may be received until `end_update`."""
-        await self._post("begin_weight_update", {})
+        await self._control("begin_weight_update", {})
 
     async def receive_bucket(self, bucket: WeightBucket, *, group: str, version: str, flush: bool) -> None:
         """Receive one flat bucket from rank 0 of `group`; returns when it is loaded."""
@@ -116,7 +126,7 @@ class EngineClient:
 
     async def name_version(self, version: str) -> None:
         """Call the present weights `version`."""
-        await self._post("update_weight_version", {"new_version": version, "abort_all_requests": False})
+        await self._control("update_weight_version", {"new_version": version, "abort_all_requests": False})
 
     async def weight_sums(self, others: Sequence[str]) -> list[dict[str, str]]:
         """The sum of each parameter on each rank, except of those whose name has a part in `others`."""
@@ -147,8 +157,7 @@ class EngineClient:
 
     async def info(self) -> dict[str, Any]:
         """`/model_info`: model path, weight version, architecture."""
-        response = await self._call("GET", "model_info", None)
-        return dict(response)
+        return dict(await self._call("GET", "model_info", None, self._control_timeout))
 
     async def generates(self, timeout: float) -> bool:
         """Whether the server generates a token, or finishes one of another request, within `timeout` seconds."""
@@ -167,21 +176,30 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def _post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
-        response = await self._call("POST", call, body)
+    async def _control(self, call: str, body: dict[str, Any]) -> None:
+        """A call that moves no weights."""
+        await self._post(call, body, self._control_timeout)
+
+    async def _post(self, call: str, body: dict[str, Any], timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
+        response = await self._call("POST", call, body, timeout)
         answer: dict[str, Any] = response if isinstance(response, dict) else {}
         if answer.get("success") is False:
             reason = answer.get("message") or answer.get("error_message")
             raise EngineCallError(f"engine {self.url}: {call} refused: {reason}")
         return answer
 
-    async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:
-        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+    async def _call(self, method: str, call: str, body: dict[str, Any] | None, timeout: float) -> Any:
+        if self._frozen:
+            raise EngineCallError(f"engine {self.url}: {call} not sent, because the engine answered no earlier call")
+        limit = aiohttp.ClientTimeout(total=timeout)
         try:
-            async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=timeout) as response:
+            async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=limit) as response:
                 if response.status != 200:
                     text = await response.text()
                     raise EngineCallError(f"engine {self.url}: {call} returned {response.status}: {text}")
                 return await response.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except TimeoutError as error:
+            self._frozen = True
+            raise EngineCallError(f"engine {self.url}: no response to {call} in {timeout:g} s") from error
+        except aiohttp.ClientError as error:
             raise EngineCallError(f"engine {self.url}: no response to {call}: {error!r}") from error

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import aiohttp
-from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.client import CONTROL_TIMEOUT, EngineClient
 from swerl_trainer.engines.errors import EngineCallError, EngineError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth, Health
@@ -52,9 +52,10 @@ class EnginePool:
         probe_seconds: float = 0.0,
         probe_pause: float = PROBE_PAUSE,
         health: EngineHealth | None = None,
+        control_timeout: float = CONTROL_TIMEOUT,
     ) -> None:
         """`folder`: where the backends disk and adapter pass weights on. `probe_seconds`: in which an engine must
-        generate a token; 0: it is not probed."""
+        generate a token; 0: it is not probed. `control_timeout`: in which it must answer calls that move no weights."""
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
@@ -63,7 +64,7 @@ class EnginePool:
         self._probe_seconds = probe_seconds
         self._probe_pause = probe_pause
         self._repairs: dict[int, asyncio.Task[None]] = {}
-        self._slots = [EngineSlot(number, handle) for number, handle in enumerate(handles)]
+        self._slots = [EngineSlot(number, handle, control_timeout) for number, handle in enumerate(handles)]
         self._http = http
         self._ranks = ranks
         self._backend = backend

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import aiohttp
-from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.client import CONTROL_TIMEOUT, EngineClient
 from swerl_trainer.engines.errors import EngineStartError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.server import READY_TIMEOUT
@@ -26,6 +26,7 @@ class EngineSlot:
 
     number: int
     handle: EngineHandle
+    control_timeout: float = CONTROL_TIMEOUT
     client: EngineClient | None = None  # None while the engine starts
     restarts: int = 0
 
@@ -38,4 +39,6 @@ class EngineSlot:
         except TimeoutError as error:
             await self.handle.stop()
             raise EngineStartError(f"engine {self.number} did not start in {START_SECONDS:.0f} s") from error
-        self.client = EngineClient(url, http, ranks=ranks, locations=self.handle.locations)
+        self.client = EngineClient(
+            url, http, ranks=ranks, locations=self.handle.locations, control_timeout=self.control_timeout
+        )
