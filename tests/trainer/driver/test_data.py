@@ -187,8 +187,13 @@ def test_rollout_without_tokens_is_still_a_sample() -> None:
 
 
 def test_state_survives_json() -> None:
-    state = TrainingState(step=3, position=9, pending=[7, 8], held_out={"before": 0.5})
+    state = TrainingState(step=3, position=9, pending=[7, 8], held_out={"before": 0.5}, unchanged=[2])
     assert TrainingState.from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+@pytest.mark.parametrize(("unchanged", "in_a_row"), [([], 0), ([1, 2], 0), ([1, 3], 1), ([1, 2, 3], 3)])
+def test_steps_without_signal_count_back_from_the_last_one(unchanged: list[int], in_a_row: int) -> None:
+    assert TrainingState(step=3, unchanged=unchanged).without_signal == in_a_row
 
 
 def test_time_left_follows_recent_steps() -> None:

@@ -107,11 +107,13 @@ def test_losses_include_episodes_that_were_repeated() -> None:
     assert lost_episode_metrics(0, {})["sandbox/infra_failed_rate"] == 0
 
 
-def test_staleness_is_that_of_the_oldest_weights() -> None:
-    def sampled(*versions: str) -> Rollout:
-        spans = [(version, 1, 2) for version in versions]
-        return replace(rollout(), segments=[TokenSegment([5, 6], [0, 1], weight_versions=spans)])
+def sampled(*versions: str) -> Rollout:
+    """An episode whose tokens were sampled by these weights."""
+    spans = [(version, 1, 2) for version in versions]
+    return replace(rollout(), segments=[TokenSegment([5, 6], [0, 1], weight_versions=spans)])
 
+
+def test_staleness_is_that_of_the_oldest_weights() -> None:
     figures = staleness_metrics([sampled("3", "5"), sampled("5"), rollout()], 5)
     assert figures == {
         "rollout/weight_staleness/mean": 1.0,
@@ -120,6 +122,17 @@ def test_staleness_is_that_of_the_oldest_weights() -> None:
         "rollout/weight_staleness/count_2": 1.0,
     }
     assert staleness_metrics([sampled("default")], 5) == {}
+
+
+def test_steps_that_changed_no_weight_make_none_older() -> None:
+    figures = staleness_metrics([sampled("3", "5"), sampled("5"), sampled("6")], 7, unchanged=[2, 4, 7])
+    assert figures == {
+        "rollout/weight_staleness/mean": 1.0,
+        "rollout/weight_staleness/max": 2.0,
+        "rollout/weight_staleness/count_0": 1.0,
+        "rollout/weight_staleness/count_1": 1.0,
+        "rollout/weight_staleness/count_2": 1.0,
+    }
 
 
 def test_reference_fixes_that_pass_are_a_rate() -> None:

@@ -82,10 +82,12 @@ async def test_engines_with_their_own_gpus_go_on_while_ranks_train(make_job: Mak
 @pytest.mark.parametrize("changed", [False, True])
 async def test_weights_are_sent_only_when_they_changed(make_job: MakeJob, recorder: Recorder, changed: bool) -> None:
     loop = make_loop(make_job(**GPU_JOB), recorder, colocate=False)
-    for _ in range(2):
+    state = loop._deps.state
+    for step in (1, 2):
+        state.step = step
         await loop._after_updates(changed=changed)
     assert ("update_weights" in recorder.calls) is changed
-    assert loop._without_signal == (0 if changed else 2)
+    assert (state.unchanged, state.without_signal) == (([], 0) if changed else ([1, 2], 2))
 
 
 async def test_engines_that_share_gpus_get_the_weights_to_wake_up(make_job: MakeJob, recorder: Recorder) -> None:

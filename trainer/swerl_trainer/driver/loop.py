@@ -83,9 +83,7 @@ class TrainingLoop:
         self._deps = dependencies
         self._estimate = TimeEstimate()
         self._evaluating: asyncio.Task[None] | None = None
-        self._version = dependencies.state.step  # of the engines' weights
         self._kept: list[GroupState] = []  # complete groups among `state.pending`
-        self._without_signal = 0  # steps in a row that changed no weight
         self._saving_seconds = 0.0  # of the previous step's checkpoint and export; they count in this step's time
 
     def start(self) -> None:
@@ -121,7 +119,6 @@ class TrainingLoop:
         trained_metrics = await self._train(groups)
         trained = time.monotonic()
         state.step += 1
-        sampled_by = self._version
         await self._after_updates(changed=trained_metrics.get("new_updates", 0.0) > 0)
         updated = time.monotonic()
         rollouts = [r for group in (*groups.groups, *groups.filtered) for r in group.rollouts.values()]
@@ -148,9 +145,8 @@ class TrainingLoop:
             "rollout/weight_mismatches": float(deps.pool.check.mismatches),
             "train/stalls": float(self._ranks.stalls),
         }
-        metrics |= unused_prefetch_metrics(await deps.runner.unused_prefetch()) | staleness_metrics(
-            rollouts, sampled_by
-        )
+        metrics |= staleness_metrics(rollouts, state.step - 1, state.unchanged)
+        metrics |= unused_prefetch_metrics(await deps.runner.unused_prefetch())
         if deps.canary is not None:
             deps.canary.step(state.step)
             metrics |= canary_metrics(*deps.canary.counts)
@@ -181,19 +177,18 @@ class TrainingLoop:
         await self._wait_until_updatable()
         async with deps.trainer_lock:
             await deps.pool.update_weights(version)
-        self._version = version
         self._start_step(version)
 
     async def _after_updates(self, *, changed: bool) -> None:
         """Send the weights if they changed, or if engines that share GPUs must load them again to wake up."""
-        step = self._deps.state.step
-        self._without_signal = 0 if changed else self._without_signal + 1
+        state = self._deps.state
         if not changed:
-            logger.warning("step %d changed no weight (%d in a row)", step, self._without_signal)
+            state.unchanged.append(state.step)
+            logger.warning("step %d changed no weight (%d in a row)", state.step, state.without_signal)
         if changed or self._shares_gpu:
-            await self.update_weights(step)
+            await self.update_weights(state.step)
         else:
-            self._start_step(step)
+            self._start_step(state.step)
 
     def _start_step(self, number: int) -> None:
         """Start the groups that wait for step `number` to end."""
@@ -268,7 +263,7 @@ class TrainingLoop:
             "tokens_per_second": metrics.get("train/tokens", 0.0) / metrics["perf/step_time"],
             "eta_seconds": self._estimate.remaining(steps - state.step),
             "last_checkpoint": self._deps.saver.newest,
-            "steps_without_signal": self._without_signal,
+            "steps_without_signal": state.without_signal,
         }
         logger.info(
             "step %d/%d reward %.3f resolved %.3f %.1f s (rollout %.1f train %.1f weights %.1f) log-prob gap %.1e",

@@ -21,6 +21,13 @@ class TrainingState:
     held_out: dict[str, float] = field(default_factory=dict)  # resolved rate by step, and `before`
     attempt: int = 1
     resume_step: int | None = None  # the step that `checkpoint.resume` names
+    unchanged: list[int] = field(default_factory=list)  # steps that changed no weight
+
+    @property
+    def without_signal(self) -> int:
+        """Steps in a row, up to the last one, that changed no weight."""
+        changed = (done for done in range(self.step) if self.step - done not in self.unchanged)
+        return next(changed, self.step)
 
     def as_json(self) -> dict[str, Any]:
         """JSON-able form."""

@@ -8,7 +8,7 @@ dashboards know.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, median
 
@@ -110,11 +110,12 @@ def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
     return fmean(valid) if valid else None
 
 
-def staleness_metrics(rollouts: Sequence[Rollout], version: int) -> Metrics:
-    """Weight versions between `version`, which trains on the episodes, and the oldest that sampled them: mean, largest,
-    and how many episodes have each."""
+def staleness_metrics(rollouts: Sequence[Rollout], version: int, unchanged: Collection[int] = ()) -> Metrics:
+    """Changes of the weights between the oldest version that sampled an episode and `version`, which trains on it:
+    mean, largest, and how many episodes have each. A version has its step's number; steps in `unchanged` changed none.
+    """
     oldest = [min(versions) for rollout in rollouts if rollout.valid and (versions := rollout.weight_versions)]
-    ages = [version - each for each in oldest]
+    ages = [len(set(range(each + 1, version + 1)).difference(unchanged)) for each in oldest]
     if not ages:
         return {}
     counts = {f"rollout/weight_staleness/count_{age}": float(count) for age, count in sorted(Counter(ages).items())}
