@@ -1,8 +1,10 @@
-"""When no group comes to an end any more, the runner says why."""
+"""When no group comes to an end any more, the runner says why; when it is closed, nothing stays open."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -36,19 +38,31 @@ class FailingWorker:
         return Rollout(request.id, index, "t-1", valid=False, error=self.error, error_code=code)
 
 
-async def step(code: str, error: str, *, other: str = "", other_code: str = "") -> None:
-    """A step whose every episode ends so, but for those of the group `other`."""
-
+def runner_of(worker: FailingWorker) -> RolloutRunner:
     async def serving() -> None: ...
 
-    worker = FailingWorker(code, error, other, other_code)
     state, metrics = dispatcher(tasks=4, retries=1), DriverMetrics("demo", {})
-    runner = RolloutRunner(state, [worker], serving=serving, metrics=metrics)  # type: ignore[list-item]
+    return RolloutRunner(state, [worker], serving=serving, metrics=metrics)  # type: ignore[list-item]
+
+
+async def step(code: str, error: str, *, other: str = "", other_code: str = "") -> None:
+    """A step whose every episode ends so, but for those of the group `other`."""
+    runner = runner_of(FailingWorker(code, error, other, other_code))
     try:
         async with asyncio.timeout(20):
             await runner.step()
     finally:
         await runner.close()
+
+
+async def test_closing_leaves_no_call_open_that_never_began() -> None:
+    runner = runner_of(FailingWorker("pod_evicted", "full"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runner.dispatch()
+        await runner.close()
+        gc.collect()
+    assert not caught
 
 
 async def test_prompts_that_never_render_fail_the_job() -> None:

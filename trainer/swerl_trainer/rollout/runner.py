@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
@@ -31,6 +31,7 @@ from swerl_trainer.rollout.operations import RolloutWorker
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 WORKER_LOST = "worker_lost"
 IMAGE_REMEDY = (
     "push the images, correct their names in the tasks or by spec.sandbox.registryRewrite, or give "
@@ -116,13 +117,13 @@ class RolloutRunner:
     def _execute(self, action: DispatchAction) -> None:
         worker = self._worker(action.request)
         if isinstance(action, DeclareGroup):
-            self._spawn(worker.declare(action.request, tuple(range(action.request.size)), 0))
+            self._spawn(worker.declare, action.request, tuple(range(action.request.size)), 0)
         elif isinstance(action, DiscardGroup):
-            self._spawn(worker.discard(action.request))
+            self._spawn(worker.discard, action.request)
         else:
-            self._spawn(worker.declare(action.request, action.members, action.retry))
+            self._spawn(worker.declare, action.request, action.members, action.retry)
             for index in action.members:
-                self._spawn(self._member(worker, action, index))
+                self._spawn(self._member, worker, action, index)
 
     async def _member(self, worker: RolloutWorker, start: StartMembers, index: int) -> None:
         with log_ids(step=start.request.step, episode=f"{start.request.id}/{index}"):
@@ -170,8 +171,8 @@ class RolloutRunner:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(_logged(work))
+    def _spawn(self, call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
+        task = asyncio.create_task(_logged(call, *arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -189,8 +190,9 @@ def _fatal_error(failure: Rollout, *, images_missing: bool) -> Exception:
     return RolloutsFailed(f"infrastructure ended every recent group, {example}: {failure.error_code}: {failure.error}")
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
+async def _logged(call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
+    """The call is made here: one that was made before would stay open where the task is cancelled before it begins."""
     try:
-        await work
+        await call(*arguments)
     except Exception:
         logger.exception("an action on a group failed")
