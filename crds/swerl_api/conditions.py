@@ -70,6 +70,7 @@ class JobReason:
     PREFLIGHT = "Preflight"
     PREFLIGHT_FAILED = "PreflightFailed"
     SOURCE_MISSING = "SourceMissing"
+    DOWNLOAD_FAILED = "DownloadFailed"  # of a model that the job names by a Hugging Face id
     CONTAINER_START_FAILED = "ContainerStartFailed"
     SOURCE_COPY_FAILED = "SourceCopyFailed"
     IMAGES_PULLED = "ImagesPulled"

@@ -49,6 +49,7 @@ CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose chec
 PROMPTS_PATH = "/swerl/prompts"
 JOB_FILE_DIRECTORY = "/etc/swerl"
 JOB_FILE = "job.json"
+DOWNLOAD_FAILED_CODE = 3  # exit code of a preflight; why is its termination message
 EVALUATION_FILE = "evaluation.json"
 PROGRESS_KEY = "progress.json"
 ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod

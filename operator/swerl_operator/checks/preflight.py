@@ -1,4 +1,4 @@
-"""The preflight Pod: it pulls every image and checks every source path before a Ray cluster is created.
+"""The preflight Pod: before a Ray cluster is created it pulls images, checks source paths and downloads models.
 
 Guarantees: it requests no GPU; it runs on the nodes of the Ray Pods, so that they find the images it pulled; it stays
 while an image is missing, and the kubelet's retries let the job go on as soon as the image appears.
@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from swerl_api import JobReason, SourceSpec
+from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.pods import PodSettings
+from swerl_api.source import VolumeClaimSource
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
 from ..problem import Problem, merge_problems
-from ..ray.cluster import pull_secrets, secret_environment
-from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, merge_volumes, source_volumes
+from ..ray.cluster import container_environment, pull_secrets, secret_environment
+from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes, mount, source_volumes
 from .pods import pull_problems, unschedulable_problem
 
 LIFETIME_SECONDS = 86_400
 FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec in its manifest
 VOLUME_ROOT = "/preflight"
+DOWNLOAD_RESOURCES: Json = {
+    "requests": {"cpu": "100m", "memory": "512Mi"},
+    "limits": {"memory": "4Gi"},
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,14 @@ class Preflight:
 
     state: Literal["waiting", "passed", "failed", "outdated"]
     problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class PreflightDownload:
+    """What the container of the Pods' image downloads after its checks."""
+
+    command: Sequence[str]  # exits with DOWNLOAD_FAILED_CODE, and its reason is the container's termination message
+    volumes: Sequence[PodVolumes]
 
 
 def preflight_pod(
@@ -45,26 +60,22 @@ def preflight_pod(
     *,
     env: Sequence[Json] = (),
     gpus: bool = False,
+    download: PreflightDownload | None = None,
 ) -> Json:
     """One container per image; each checks the paths that its image must hold.
 
-    Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` or of
+    Container `name` has the image of `pods`, checks the volumes and runs `download`; without a Secret of `env` or of
     `pods` it does not start.
     The images of `others` are only pulled. `gpus`: it may run on GPU nodes, as the Pods that it precedes.
     """
     others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
     claims = [source.persistent_volume_claim for source in sources.values() if source.persistent_volume_claim]
-    names = dict.fromkeys(claim.claim_name for claim in claims)  # a Pod with two volumes of a claim never starts
-    volumes = [_claim_volume(f"claim-{number}", name) for number, name in enumerate(names)]
-    mounts = [
-        {"name": f"claim-{number}", "mountPath": f"{VOLUME_ROOT}/{name}", "readOnly": True}
-        for number, name in enumerate(names)
-    ]
+    mounted = merge_volumes([*_claim_volumes(claims), *(download.volumes if download else ())])
     paths = [f"{VOLUME_ROOT}/{claim.claim_name}/{claim.path}".rstrip("/") for claim in claims]
-    checked = _container(name, pods.image, paths) | {"volumeMounts": mounts}
-    checked |= {"env": [*env]} if env else {}
-    checked |= secret_environment(pods)
+    checked = _container(name, pods.image, paths, download) | {"volumeMounts": mounted.mounts}
+    checked |= container_environment(pods, {}) if download else secret_environment(pods)
+    checked |= {"env": [*env, *checked.get("env", ())]} if env else {}
     containers = [checked]
     containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
     containers += [_container(other, settings.image, []) for other, settings in others.items()]
@@ -80,7 +91,7 @@ def preflight_pod(
         "tolerations": toleration_manifests(pods.tolerations, gpus=gpus),
         "imagePullSecrets": [{"name": secret} for secret in secrets],
         "containers": containers,
-        "volumes": volumes,
+        "volumes": mounted.volumes,
     }
     annotated = metadata | {"annotations": {FINGERPRINT: _fingerprint(spec)}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": without_mesh(annotated), "spec": spec}
@@ -118,22 +129,29 @@ def _failure(container: Json) -> Problem | None:
     if terminated is None or terminated["exitCode"] == 0:
         return None
     message = (terminated.get("message") or terminated.get("reason") or "").strip()
+    if terminated["exitCode"] == DOWNLOAD_FAILED_CODE and message:
+        return Problem(JobReason.DOWNLOAD_FAILED, message)
     text = (
         f"image {container['image']}: {message} (exit code {terminated['exitCode']} of container {container['name']})"
     )
     return Problem(JobReason.SOURCE_MISSING, text)
 
 
-def _container(name: str, image: str, paths: list[str]) -> Json:
+def _container(name: str, image: str, paths: list[str], download: PreflightDownload | None = None) -> Json:
     script = 'for p; do [ -e "$p" ] || { echo "path $p does not exist" >/dev/termination-log; exit 1; }; done'
+    if download:
+        script += f"; exec {shlex.join(download.command)}"
     return {
         "name": name,
         "image": image,
         "command": ["sh", "-c", script, "sh", *paths],
-        "resources": HELPER_RESOURCES,
+        "resources": DOWNLOAD_RESOURCES if download else HELPER_RESOURCES,
         "securityContext": RESTRICTED,
     }
 
 
-def _claim_volume(name: str, claim: str) -> Json:
-    return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+def _claim_volumes(claims: Iterable[VolumeClaimSource]) -> Iterator[PodVolumes]:
+    for number, claim in enumerate(dict.fromkeys(claim.claim_name for claim in claims)):
+        volume: Json = {"persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+        where = mount(f"claim-{number}", f"{VOLUME_ROOT}/{claim}", read_only=True)
+        yield PodVolumes([{"name": f"claim-{number}", **volume}], [where])

@@ -21,6 +21,7 @@ from ..ray.pods import head_pods, is_ready, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
 from ..status_builder import is_finished
 from ..times import age
+from .manifests import downloads_model
 from .observe import JobObservation
 from .status import JobStatusBuilder
 
@@ -93,18 +94,17 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
     if observed.image_set_problem is not None:
         builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)
         return JobDecision(delete_others, builder, BLOCKED_SECONDS)
-    return _preflight(builder, observed, delete_others)
+    return _preflight(spec, builder, observed, delete_others)
 
 
 def _preflight(
-    builder: JobStatusBuilder, observed: JobObservation, delete_others: tuple[JobAction, ...]
+    spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation, delete_others: tuple[JobAction, ...]
 ) -> JobDecision:
     preflight = observed.preflight
     builder.phase("Retrying" if builder.previous.failures else "Starting")
     if preflight is None:
-        builder.condition(
-            JobCondition.IMAGES_READY, "False", JobReason.PREFLIGHT, "pulling images, looking for sources"
-        )
+        text = "pulling images, looking for sources" + (", downloading models" if downloads_model(spec) else "")
+        builder.condition(JobCondition.IMAGES_READY, "False", JobReason.PREFLIGHT, text)
         return JobDecision(
             (*delete_others, JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT), builder, STARTING_SECONDS
         )

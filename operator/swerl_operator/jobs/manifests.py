@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from swerl_api import RayPodTemplate, SourceSpec
+from swerl_api import RayPodTemplate, SourceSpec, SweRLJobSpec
 from swerl_api.names import (
     DRIVER_METRICS_PORT_NAME,
     ENGINE_RESOURCE,
@@ -30,12 +30,13 @@ from swerl_api.names import (
 )
 from swerl_kube import Json
 
-from ..checks.preflight import preflight_pod
+from ..checks.preflight import PreflightDownload, preflight_pod
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup
 from ..ray.jobs import Submission
 from ..ray.volumes import PodVolumes, config_map_volumes, output_volumes, shared_memory_volumes, source_volumes
 from .attempt import Attempt
 
+DOWNLOAD_COMMAND = ("python", "-m", "swerl_trainer.driver.download", "--job", f"{JOB_FILE_DIRECTORY}/{JOB_FILE}")
 ENTRYPOINT = f"python -m swerl_trainer.driver --job {JOB_FILE_DIRECTORY}/{JOB_FILE}"
 
 
@@ -64,10 +65,10 @@ def job_file(attempt: Attempt) -> Json:
 
 
 def attempt_preflight(attempt: Attempt) -> Json:
-    """The Pod that checks the attempt's images and sources."""
+    """The Pod that checks the attempt's images and sources, and brings its models to the output volume."""
     metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER)
-    trainer = attempt.spec.trainer
-    return preflight_pod(metadata, "trainer", trainer, _sources(attempt), gpus=trainer.gpus > 0)
+    trainer, download = attempt.spec.trainer, _download(attempt)
+    return preflight_pod(metadata, "trainer", trainer, _sources(attempt), gpus=trainer.gpus > 0, download=download)
 
 
 def cluster_plan(attempt: Attempt) -> RayClusterPlan:
@@ -185,6 +186,22 @@ def _common_volumes(attempt: Attempt) -> list[PodVolumes]:
         output_volumes(OUTPUT_PATH, attempt.spec.checkpoint.volume),
         shared_memory_volumes(attempt.spec.trainer.shared_memory),
     ]
+
+
+def downloads_model(spec: SweRLJobSpec) -> bool:
+    """Whether the job names a model by its Hugging Face id."""
+    models = [spec.model.source, *([spec.judge.model] if spec.judge else [])]
+    return any(source.hugging_face is not None for source in models)
+
+
+def _download(attempt: Attempt) -> PreflightDownload | None:
+    if not downloads_model(attempt.spec):
+        return None
+    volumes = [
+        config_map_volumes("job", JOB_FILE_DIRECTORY, attempt.name),
+        output_volumes(OUTPUT_PATH, attempt.spec.checkpoint.volume),
+    ]
+    return PreflightDownload(DOWNLOAD_COMMAND, volumes)
 
 
 def _sources(attempt: Attempt) -> dict[str, SourceSpec]:

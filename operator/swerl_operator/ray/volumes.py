@@ -36,49 +36,54 @@ class PodVolumes:
     pull_secrets: list[str] = field(default_factory=list)
 
 
+def mount(name: str, path: str, *, read_only: bool = False) -> Json:
+    """The mount of volume `name` at `path`."""
+    return {"name": name, "mountPath": path} | ({"readOnly": True} if read_only else {})
+
+
 def source_volumes(name: str, target: str, source: SourceSpec) -> PodVolumes:
     """`source` at path `target`; `name` (a DNS label) becomes the volume's name."""
     if source.persistent_volume_claim is not None:
         claim = source.persistent_volume_claim
         volume: Json = {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
         sub_path = {"subPath": claim.path} if claim.path else {}
-        return PodVolumes([{"name": name, **volume}], [_mount(name, target, read_only=True) | sub_path])
+        return PodVolumes([{"name": name, **volume}], [mount(name, target, read_only=True) | sub_path])
     if source.config_map is not None:
         volume = {"configMap": {"name": source.config_map.name}}
-        return PodVolumes([{"name": name, **volume}], [_mount(name, target, read_only=True)])
+        return PodVolumes([{"name": name, **volume}], [mount(name, target, read_only=True)])
     folder = {"name": name, "emptyDir": {}}
     if source.image is None:
-        return PodVolumes([folder], [_mount(name, target)])
+        return PodVolumes([folder], [mount(name, target)])
     copy = {
         "name": f"copy-{name}",
         "image": source.image.reference,
         "command": ["sh", "-c", 'cp -a "$0/." "$1/"', source.image.path, target],
-        "volumeMounts": [_mount(name, target)],
+        "volumeMounts": [mount(name, target)],
         "securityContext": RESTRICTED,
         "resources": HELPER_RESOURCES,
     }
-    return PodVolumes([folder], [_mount(name, target, read_only=True)], [copy], list(source.image.pull_secrets))
+    return PodVolumes([folder], [mount(name, target, read_only=True)], [copy], list(source.image.pull_secrets))
 
 
 def output_volumes(target: str, volume: OutputVolume, *, name: str = "output") -> PodVolumes:
     """An output volume at path `target`, writable; `name` (a DNS label) becomes the volume's name."""
-    return PodVolumes([_output(name, volume)], [_mount(name, target)])
+    return PodVolumes([_output(name, volume)], [mount(name, target)])
 
 
 def output_folder_volumes(target: str, volume: OutputVolume, folder: str, *, name: str) -> PodVolumes:
     """A folder of an output volume at path `target`, read-only; otherwise as in `output_volumes`."""
-    return PodVolumes([_output(name, volume)], [_mount(name, target, read_only=True) | {"subPath": folder}])
+    return PodVolumes([_output(name, volume)], [mount(name, target, read_only=True) | {"subPath": folder}])
 
 
 def config_map_volumes(name: str, target: str, config_map: str) -> PodVolumes:
     """A ConfigMap's keys as files below `target`."""
-    return PodVolumes([{"name": name, "configMap": {"name": config_map}}], [_mount(name, target, read_only=True)])
+    return PodVolumes([{"name": name, "configMap": {"name": config_map}}], [mount(name, target, read_only=True)])
 
 
 def shared_memory_volumes(size: str) -> PodVolumes:
     """/dev/shm of `size`; torch and Ray's object store live there."""
     volume = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
-    return PodVolumes([volume], [_mount("shared-memory", "/dev/shm")])
+    return PodVolumes([volume], [mount("shared-memory", "/dev/shm")])
 
 
 def merge_volumes(parts: Iterable[PodVolumes]) -> PodVolumes:
@@ -114,7 +119,3 @@ def _renamed(mounts: list[Json], names: dict[str, str]) -> list[Json]:
 
 def _output(name: str, volume: OutputVolume) -> Json:
     return {"name": name, **volume.model_dump(by_alias=True, exclude_none=True)}
-
-
-def _mount(name: str, path: str, *, read_only: bool = False) -> Json:
-    return {"name": name, "mountPath": path} | ({"readOnly": True} if read_only else {})

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from swerl_agent.tasks import load_tasks
+from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_trainer.driver.download import Download, download, downloads, fetch, main
 from swerl_trainer.job import Job, JobError
 from swerl_trainer.rollout.actor import _tasks
 
+from tests.hub_server import hub_server
+from tests.trainer.conftest import job_document
 from tests.unit.agent.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench
 
 MakeJob = Callable[..., Job]
@@ -27,9 +29,8 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bi
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a folder for each id: what `datasets` and `huggingface_hub` find."""
+    """A folder with a folder for each id: what `datasets` finds."""
     import datasets
-    import huggingface_hub
 
     folder = tmp_path / "hub"
     load = datasets.load_dataset
@@ -37,22 +38,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def load_dataset(name: str, *arguments: Any, **options: Any) -> Any:
         return load(str(folder / name), *arguments, **options)
 
-    def snapshot_download(
-        name: str, *, revision: str, local_dir: Path, allow_patterns: list[str], ignore_patterns: list[str]
-    ) -> None:
-        def is_needed(path: str) -> bool:
-            allowed, ignored = ([fnmatch.fnmatch(path, p) for p in ps] for ps in (allow_patterns, ignore_patterns))
-            return any(allowed) and not any(ignored)
-
-        for path in filter(Path.is_file, (folder / name).rglob("*")):
-            if is_needed(str(path.relative_to(folder / name))):
-                target = local_dir / path.relative_to(folder / name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
-
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     return folder
+
+
+@pytest.fixture
+def model_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a folder for each id: what child processes download from."""
+    (tmp_path / "hub").mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    with hub_server(tmp_path / "hub") as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        yield tmp_path / "hub"
 
 
 def data_set(hub: Path, name: str, split: str, *rows: dict[str, Any]) -> None:
@@ -133,27 +130,46 @@ def test_data_set_that_cannot_be_trained_on_is_named(
     hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, split: str, row: Any, message: str
 ) -> None:
     data_set(hub, name, split, row)
-    assert main([json.dumps([vars(fetched(name, tmp_path / "tasks"))])]) == 1
+    assert main(["--items", json.dumps([vars(fetched(name, tmp_path / "tasks"))])]) == 1
     last_line = capsys.readouterr().out.strip().splitlines()[-1]
     assert last_line.startswith("tasks.source: ") and message in last_line
     assert not (tmp_path / "tasks").exists()
 
 
-def test_model_is_the_top_level_safetensors_downloaded_once(hub: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "models" / "q"
-    expected = Download("model.source", str(folder), MODEL["id"], MODEL["revision"])
-    model(hub, *FILES)
-    fetch(expected)
-    assert {path.name for path in folder.iterdir()} == {*FILES[:3], "COMPLETE"}
-    shutil.rmtree(hub)
-    fetch(expected)
+async def test_model_is_the_top_level_safetensors_downloaded_once(model_hub: Path, make_job: MakeJob) -> None:
+    model(model_hub, *FILES)
+    job = make_job(model={"source": {"huggingFace": MODEL}})
+    await download(job)
+    folder = job.paths.model
+    assert {path.name for path in folder.iterdir()} == {*FILES[:3], "COMPLETE", ".cache"}
+    shutil.rmtree(model_hub)
+    await download(job)
 
 
-def test_download_without_a_model_is_not_complete(hub: Path, tmp_path: Path) -> None:
-    model(hub, "README.txt")
-    with pytest.raises(ValueError, match=r"no config\.json"):
-        fetch(Download("model.source", str(tmp_path / "m"), MODEL["id"], "main"))
-    assert not (tmp_path / "m" / "COMPLETE").exists()
+async def test_download_without_a_model_is_not_complete(model_hub: Path, make_job: MakeJob) -> None:
+    model(model_hub, "README.txt")
+    job = make_job(model={"source": {"huggingFace": MODEL}})
+    with pytest.raises(JobError, match=r"model\.source: .*no config\.json"):
+        await download(job)
+    assert not (job.paths.model / "COMPLETE").exists()
+
+
+def job_file(folder: Path) -> Path:
+    """The description of a job whose tasks are on the Hub too; its model goes to the Pod's own output."""
+    tasks = {"source": {"huggingFace": {"id": "SumanthRH/SWE-Gym-Subset"}}}
+    file = folder / "job.json"
+    file.write_text(json.dumps(job_document(model={"source": {"huggingFace": MODEL}}, tasks=tasks)))
+    return file
+
+
+def test_preflight_says_why_the_model_is_not_there_and_leaves_tasks_to_the_driver(
+    model_hub: Path, tmp_path: Path
+) -> None:
+    message = tmp_path / "termination-log"
+    assert main(["--job", str(job_file(tmp_path)), "--message", str(message)]) == DOWNLOAD_FAILED_CODE
+    text = message.read_text()
+    assert text.startswith("download failed: model.source: Qwen/Qwen3-4B@refs/pr/1 cannot be downloaded")
+    assert "RepositoryNotFoundError" in text and "HF_TOKEN" in text
 
 
 async def test_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,28 +4,36 @@ Guarantees: a model's folder on the output volume is complete when `download` re
 attempts and jobs, and an interrupted download is resumed. Tasks go to folders of the head Pod only, split into the
 parts for agents and for grading. Nothing is downloaded for a job that names no id.
 
+The preflight Pod brings the models (`python -m swerl_trainer.driver.download --job FILE`), before GPUs are taken. The
+driver brings the tasks, and models where no preflight ran.
+
 The downloads run in a process of their own, because trainer images set the Hugging Face libraries to offline mode.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from swerl_agent.tasks import Purpose, TaskError
 from swerl_agent.tasks.importing import ImportRequest, gather
 from swerl_agent.tasks.sources import RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
+from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_api.source import HuggingFaceSource
 from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.child_process import run_child
 from swerl_trainer.job import Job, JobError
 
+MODULE = "swerl_trainer.driver.download"
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 TASKS_FILE = "tasks.jsonl"
 # The top level of a model's repository: configuration, weights, tokenizer; no copies in other formats.
@@ -49,11 +57,14 @@ class Download:
 
 async def download(job: Job) -> None:
     """Download everything. Raises JobError naming the field and what to do."""
-    items = list(downloads(job))
+    await _download([*downloads(job)])
+
+
+async def _download(items: list[Download]) -> None:
     if not items:
         return
     environment = {name: value for name, value in os.environ.items() if name not in OFFLINE}
-    command = [sys.executable, "-m", __name__, json.dumps([asdict(item) for item in items])]
+    command = [sys.executable, "-m", MODULE, "--items", json.dumps([asdict(item) for item in items])]
     code, output = await run_child(command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"})
     if code:
         lines = output.strip().splitlines() or [f"the process exited with code {code}"]
@@ -62,11 +73,20 @@ async def download(job: Job) -> None:
 
 def downloads(job: Job) -> Iterator[Download]:
     """The downloads of a job. Pure."""
+    yield from _model_downloads(job)
+    yield from _task_downloads(job)
+
+
+def _model_downloads(job: Job) -> Iterator[Download]:
     spec, paths = job.spec, job.paths
     if spec.model.source.hugging_face:
         yield _model("model.source", paths.model, spec.model.source.hugging_face)
     if spec.judge and spec.judge.model.hugging_face:
         yield _model("judge.model", paths.judge, spec.judge.model.hugging_face)
+
+
+def _task_downloads(job: Job) -> Iterator[Download]:
+    spec, paths = job.spec, job.paths
     if spec.tasks.source.hugging_face:
         yield _tasks("tasks.source", paths.tasks, spec.tasks, spec.tasks.source.hugging_face, "train")
     held_out = spec.evaluation
@@ -118,9 +138,33 @@ def _fetch_tasks(item: Download, folder: Path, purpose: Purpose) -> None:
     write_entries(folder / TASKS_FILE, entries, Layout())
 
 
-def main(arguments: list[str]) -> int:
-    """The process: downloads as JSON in; the reason of a failure is the last line of standard output."""
-    for fields in json.loads(arguments[0]):
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of the preflight, and of the process that uses the network."""
+    parser = argparse.ArgumentParser(prog="swerl_trainer.driver.download", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--job", type=Path, help="description of an attempt, whose models are downloaded")
+    what.add_argument("--items", type=json.loads, help="downloads as JSON")
+    parser.add_argument(
+        "--message", type=Path, default=Path("/dev/termination-log"), help="file for a failure of --job"
+    )
+    options = parser.parse_args(arguments)
+    return _preflight(options.job, options.message) if options.job else _fetch_all(options.items)
+
+
+def _preflight(path: Path, message: Path) -> int:
+    """Download the models of the job at `path`; why that failed is in the file `message`."""
+    try:
+        asyncio.run(_download([*_model_downloads(Job.read(path))]))
+    except JobError as error:
+        print(error, file=sys.stderr, flush=True)
+        message.write_text(str(error))
+        return DOWNLOAD_FAILED_CODE
+    return 0
+
+
+def _fetch_all(items: list[dict[str, Any]]) -> int:
+    """Do the downloads; the reason of a failure is the last line of standard output."""
+    for fields in items:
         item = Download(**fields)
         try:
             fetch(item)
@@ -136,9 +180,9 @@ def _reason(item: Download, error: Exception) -> str:
         return first
     return (
         f"{item.id}@{item.revision} cannot be downloaded from Hugging Face: {type(error).__name__}: {first}; check"
-        " id, revision, the head Pod's egress, and HF_TOKEN (trainer.envFromSecrets)"
+        " id, revision, the egress of the job's Pods, and HF_TOKEN (trainer.envFromSecrets)"
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

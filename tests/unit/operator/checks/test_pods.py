@@ -7,6 +7,7 @@ from typing import Any
 from swerl_operator.checks.pods import cluster_problem, missing_pods, pod_problem, sidecars_not_ready
 from swerl_operator.checks.preflight import read_preflight
 from swerl_operator.jobs.manifests import attempt_preflight
+from swerl_operator.problem import Problem
 
 from tests.unit.operator.conftest import MakeAttempt
 
@@ -56,6 +57,28 @@ def test_preflight_mounts_a_claim_once_however_many_sources_are_on_it(make_attem
     [trainer] = [container for container in spec["containers"] if container["name"] == "trainer"]
     assert trainer["command"][-2:] == ["/preflight/data/model", "/preflight/data/train"]
     assert [mount["mountPath"] for mount in trainer["volumeMounts"]] == ["/preflight/data"]
+
+
+def test_preflight_brings_models_to_the_output_before_gpus_are_taken(make_attempt: MakeAttempt) -> None:
+    claim = {"persistentVolumeClaim": {"claimName": "data"}}
+    sources = {"model": {"source": {"huggingFace": {"id": "Qwen/Qwen3-4B"}}}, "tasks": {"source": claim}}
+    attempt = make_attempt(**sources, checkpoint={"volume": claim}, trainer={"image": "t", "env": {"HF_ENDPOINT": "x"}})
+    spec = attempt_preflight(attempt)["spec"]
+    [trainer] = spec["containers"]
+    assert "python -m swerl_trainer.driver.download --job /etc/swerl/job.json" in trainer["command"][2]
+    assert trainer["env"] == [{"name": "HF_ENDPOINT", "value": "x"}]
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in trainer["volumeMounts"]}
+    assert mounts == {"/preflight/data": True, "/etc/swerl": True, "/swerl/output": False}
+    assert [volume.get("persistentVolumeClaim") for volume in spec["volumes"]] == [{"claimName": "data"}, None]
+    assert "nvidia.com/gpu" not in str(trainer["resources"])
+
+
+def test_failed_download_gives_its_own_words(make_attempt: MakeAttempt) -> None:
+    manifest = attempt_preflight(make_attempt())
+    ended = {"terminated": {"exitCode": 3, "message": "download failed: model.source: no such repository"}}
+    entry = {"name": "trainer", "image": "t", "state": ended}
+    found = read_preflight(manifest | {"status": {"containerStatuses": [entry]}}, manifest)
+    assert found.problem == Problem("DownloadFailed", "download failed: model.source: no such repository")
 
 
 def test_preflight_distinguishes_a_missing_path_from_a_changed_job(make_attempt: MakeAttempt) -> None:

@@ -96,6 +96,14 @@ def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
+def test_preflight_says_that_it_downloads_models(spec: Spec) -> None:
+    for model, words in (("Qwen/Qwen3-4B", ", downloading models"), (None, "")):
+        changed = spec | ({"model": {"source": {"huggingFace": {"id": model}}}} if model else {})
+        decision = step(changed, status(), prerequisite_problems=[])
+        found = find_condition(decision.builder.status.conditions, "ImagesReady")
+        assert found is not None and found.message == "pulling images, looking for sources" + words
+
+
 def test_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
     wide = spec | {"algorithm": {"promptsPerStep": 64}}
     decision = step(wide, status(), prerequisite_problems=[])
