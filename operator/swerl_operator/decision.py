@@ -11,7 +11,7 @@ from swerl_api import JobCondition, JobReason, SweEvalSpec, SweRLJobSpec
 from .checks.preflight import Preflight
 from .owned import ForeignObject
 from .problem import Problem
-from .requeue import BLOCKED_SECONDS, STARTING_SECONDS
+from .requeue import BLOCKED_SECONDS, STARTING_SECONDS, seconds_left
 from .status_builder import StatusBuilder
 from .times import age
 
@@ -40,12 +40,18 @@ def deadline_message(spec: SweRLJobSpec | SweEvalSpec, start_time: str | None) -
 
 
 def await_preflight(builder: Builder, preflight: Preflight, delete: Action) -> Decision[Action, Builder]:
-    """Report what a preflight that has not passed waits for; `delete` it when it failed or is outdated."""
+    """Report what a preflight that has not passed waits for; `delete` it when it is outdated, or failed a while ago.
+
+    A failed Pod stays for BLOCKED_SECONDS, with its log, and its reason is the object's meanwhile.
+    """
     if preflight.problem is not None:
         builder.block(JobCondition.IMAGES_READY, preflight.problem)
     if preflight.state == "waiting":
         return Decision((), builder, STARTING_SECONDS)
-    return Decision((delete,), builder, STARTING_SECONDS if preflight.state == "outdated" else BLOCKED_SECONDS)
+    left = seconds_left(BLOCKED_SECONDS, preflight.ended, builder.now) or 0
+    if preflight.state == "failed" and left > 0:
+        return Decision((), builder, left)
+    return Decision((delete,), builder, STARTING_SECONDS)
 
 
 def refused(builder: Builder, error: Exception) -> Decision[Any, Builder]:

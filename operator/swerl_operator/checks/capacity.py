@@ -20,6 +20,7 @@ from .nodes import accepts, excluded_nodes, in_node_pools
 
 # KubeRay adds an init container of this size to every worker (`wait-gcs-ready`), unless that is disabled.
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
+HOST_PORT = "host port "  # prefix: each port of a node is a resource of which it has one
 CHECKS = ("auto", "enforce", "warn", "off")  # values of the operator's --capacity-check
 
 
@@ -57,7 +58,7 @@ def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Pro
         if first_fit is None:
             return _group_problem(plan, group, pod, nodes)
         for name, amount in requests.items():
-            first_fit[name] = first_fit.get(name, Decimal(0)) - amount
+            first_fit[name] = _amount(first_fit, name) - amount
     return None
 
 
@@ -80,7 +81,7 @@ def pod_capacity_problem(kind: str, pod: Json, nodes: Sequence[Json]) -> Problem
 
 def pod_requests(pod: Json) -> Amounts:
     """What the scheduler reserves: containers and sidecars together, or the largest init container if that is more;
-    overhead."""
+    overhead; ports of the node."""
     total: Amounts = {"pods": Decimal(1)}
     before = pod.get("initContainers", [])
     sidecars = [container for container in before if container.get("restartPolicy") == "Always"]
@@ -91,7 +92,9 @@ def pod_requests(pod: Json) -> Amounts:
         total = _maximum(total, init_requests)
     for name, amount in parse_amounts(pod.get("overhead")).items():
         total[name] = total.get(name, Decimal(0)) + amount
-    return total
+    ports = [port for container in pod["containers"] for port in container.get("ports", [])]
+    numbers = {port.get("hostPort") or (pod.get("hostNetwork") and port["containerPort"]) for port in ports}
+    return total | {f"{HOST_PORT}{number}": Decimal(1) for number in numbers if number}
 
 
 def _ray_requests(pod: Json) -> Amounts:
@@ -123,7 +126,11 @@ def _accepts(node: Json, pod: Json) -> bool:
 
 
 def _fits(requests: Amounts, capacity: Amounts) -> bool:
-    return all(amount <= capacity.get(name, Decimal(0)) for name, amount in requests.items())
+    return all(amount <= _amount(capacity, name) for name, amount in requests.items())
+
+
+def _amount(capacity: Amounts, name: str) -> Decimal:
+    return capacity.get(name, Decimal(name.startswith(HOST_PORT)))
 
 
 def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Json, nodes: Sequence[Json]) -> Problem:
@@ -161,7 +168,7 @@ def _largest(requests: Amounts, nodes: Sequence[Json]) -> str:
     """The most that any of `nodes` has of each resource."""
     capacities = [_allocatable(node) for node in nodes]
     return ", ".join(
-        format_quantity(name, max(capacity.get(name, Decimal(0)) for capacity in capacities))
+        format_quantity(name, max(_amount(capacity, name) for capacity in capacities))
         for name in _shown_resources(requests)
     )
 

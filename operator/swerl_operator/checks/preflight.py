@@ -41,6 +41,7 @@ class Preflight:
 
     state: Literal["waiting", "passed", "failed", "outdated"]
     problem: Problem | None = None
+    ended: str | None = None  # when the last container of a failed one ended
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,10 @@ def read_preflight(pod: Json, manifest: Json) -> Preflight:
     if len(containers) == len(own) and not failures and all(map(_has_ended, containers)):
         return Preflight("passed")  # whatever containers a webhook has added
     if failures:
-        return Preflight("failed", merge_problems(failures))
+        ends = [
+            container["state"]["terminated"].get("finishedAt", "") for container in containers if _has_ended(container)
+        ]
+        return Preflight("failed", merge_problems(failures), max(ends) or None)
     if status.get("phase") == "Failed":
         text = f"preflight Pod {pod['metadata']['name']} failed: {status.get('reason', '')} {status.get('message', '')}"
         return Preflight("failed", Problem(JobReason.PREFLIGHT_FAILED, text.strip()))

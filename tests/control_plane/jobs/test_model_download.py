@@ -51,7 +51,10 @@ def test_model_precedes_the_cluster_and_a_failure_is_tried_again(
     kube.apply(job)
     found = kube.until_condition(name, "ImagesReady", "DownloadFailed", 300)
     assert "model.source: acme/tiny@v1 cannot be downloaded" in found["message"]
-    assert kube.status(name)["phase"] == "Blocked" and kube.names("rayclusters") == []
+    status = kube.status(name)
+    assert (status["phase"], status["reason"]) == ("Blocked", "DownloadFailed")
+    assert "cannot be downloaded" in kube.kubectl("logs", f"{name}-1-preflight")
+    assert kube.names("rayclusters") == []
     start_hub(kube)
     kube.until_condition(name, "ImagesReady", "ImagesPulled", 300)
     folder = Path("/tmp") / kube.namespace / "models" / "acme--tiny@v1"

@@ -70,6 +70,15 @@ def test_gpu_pods_tolerate_the_taint_that_platforms_put_on_gpu_nodes(make_attemp
     assert attempt_preflight(without_gpus)["spec"]["tolerations"] == []
 
 
+def test_node_takes_one_ray_pod_of_the_host_network(make_attempt: MakeAttempt) -> None:
+    plan = cluster_plan(make_attempt(trainer={"image": "t", "replicas": 2, "hostNetwork": True}))
+    pods = sum(group.replicas for group in plan.groups)
+    assert pods > 2
+    assert cluster_capacity_problem(plan, [node() for _ in range(pods)]) is None
+    problem = cluster_capacity_problem(plan, [node() for _ in range(pods - 1)])
+    assert problem is not None and "1 host port 52365" in problem.message
+
+
 def test_nodes_that_accept_no_pod_are_named_with_the_cause(make_attempt: MakeAttempt) -> None:
     tainted = node(gpus=8, taints=[{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}])
     cordoned, unlabelled = node(), node()

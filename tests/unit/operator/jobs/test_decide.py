@@ -96,6 +96,18 @@ def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
+def test_failed_preflight_stays_a_while_with_its_reason(spec: Spec) -> None:
+    problem = Problem("DownloadFailed", "no such repository")
+    for seconds, actions in ((10, ()), (20, (JobAction.DELETE_PREFLIGHT,))):
+        ended = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        decision = step(spec, status(), prerequisite_problems=[], preflight=Preflight("failed", problem, ended))
+        assert decision.actions == actions
+        assert decision.builder.status.phase == "Blocked"
+        assert condition(decision, "ImagesReady") == ("False", "DownloadFailed")
+    unknown = step(spec, status(), prerequisite_problems=[], preflight=Preflight("failed", problem))
+    assert unknown.actions == (JobAction.DELETE_PREFLIGHT,)
+
+
 def test_preflight_says_that_it_downloads_models(spec: Spec) -> None:
     for model, words in (("Qwen/Qwen3-4B", ", downloading models"), (None, "")):
         changed = spec | ({"model": {"source": {"huggingFace": {"id": model}}}} if model else {})
