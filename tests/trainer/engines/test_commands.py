@@ -41,6 +41,12 @@ def test_gpu_server_has_no_cpu_option() -> None:
     assert "SGLANG_USE_CPU_ENGINE" not in server_environment(settings)
 
 
+def test_server_whose_weights_the_trainer_replaces_reads_none() -> None:
+    command = server_command(replace(ON_GPUS, reads_model=False), "10.0.0.1", 3)
+    assert command[command.index("--load-format") + 1] == "dummy"
+    assert "--load-format" not in server_command(ON_GPUS, "10.0.0.1", 3)
+
+
 def test_idle_connection_outlasts_a_training_step() -> None:
     assert float(server_environment(ON_CPU)["SGLANG_TIMEOUT_KEEP_ALIVE"]) >= 1800
 

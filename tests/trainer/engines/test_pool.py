@@ -94,6 +94,8 @@ async def test_engine_that_hangs_is_replaced_with_the_present_weights(routed_eng
     server = routed_engine.handle._server
     assert server is not None
     assert await EngineClient(server.url, routed_engine.http).generates(60)
+    for weights in Path(routed_engine.handle.settings.model).glob("*.safetensors"):
+        weights.unlink()  # another engine gets all from the trainer
     os.killpg(server.process.pid, signal.SIGSTOP)
     async with asyncio.timeout(300):
         while not routed_engine.pool.replaced:

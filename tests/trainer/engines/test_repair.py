@@ -66,7 +66,7 @@ class Server:
         self.starting = asyncio.Event()  # set: a second start may go on
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> str:
+    async def start(self, *, reads_model: bool = True) -> str:
         self.starts += 1
         if self.starts > 1:
             await self.starting.wait()

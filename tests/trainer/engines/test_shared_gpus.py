@@ -146,7 +146,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.starts = 0
 
-    async def start(self) -> str:
+    async def start(self, *, reads_model: bool = True) -> str:
         self.starts += 1
         return f"http://engine-{self.starts}"
 

@@ -17,6 +17,7 @@ import aiohttp
 import ray
 from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
+from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.driver import resources
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.links import update_backend
@@ -73,7 +74,9 @@ class AttemptComponents:
                 self.judge = self._judges(self._job.spec.judge)
                 self.judge_ready = self._timed("judge", self.judge.start())
             self.pool = self._engines()
-            self.engines_ready = self._timed("engines", self.pool.start(self._engines_joined))
+            self.engines_ready = self._timed(
+                "engines", self.pool.start(self._engines_joined, reads_model=not self._resumes)
+            )
             self.tasks_ready = self._timed("workers", self._prepare_workers())
         self.group_ready = self._timed("train", self._train_group())
 
@@ -81,6 +84,12 @@ class AttemptComponents:
     def generates(self) -> bool:
         """Whether the attempt runs episodes."""
         return self._job.spec.algorithm.name != "sft" or self._job.spec.evaluation is not None
+
+    @property
+    def _resumes(self) -> bool:
+        """Whether the ranks are going to load a checkpoint of this volume, unless all are damaged."""
+        job = self._job
+        return job.spec.checkpoint.resume != "never" and any(job.checkpoints.glob(f"step-*/{MARKER}"))
 
     async def close(self) -> None:
         """End every component that was started."""

@@ -112,7 +112,7 @@ class EngineClient:
         """Load all weights from a folder in Hugging Face format."""
         await self._post(
             "update_weights_from_disk",
-            {"model_path": str(folder), "weight_version": version, "flush_cache": flush},
+            {"model_path": str(folder), "load_format": "auto", "weight_version": version, "flush_cache": flush},
         )
 
     async def load_adapter(self, folder: Path, *, version: str) -> None:

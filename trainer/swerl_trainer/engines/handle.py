@@ -25,8 +25,11 @@ class EngineHandle(Protocol):
     def locations(self) -> Sequence[Location]:
         """GPUs of its ranks in order, once started; empty unless it shares them with the trainer."""
 
-    async def start(self) -> str:
-        """Start a server and return its address once it is ready. Raises EngineStartError."""
+    async def start(self, *, reads_model: bool = True) -> str:
+        """Start a server and return its address once it is ready. Raises EngineStartError.
+
+        `reads_model`: False for random weights, which the caller replaces before it uses the engine.
+        """
 
     async def alive(self) -> bool:
         """Whether the server's process runs; False also when its node is gone."""
@@ -49,14 +52,15 @@ class LocalEngine:
         self._server: EngineServer | None = None
         self._starts = 0
 
-    async def start(self) -> str:
-        """Start a server and return its address once it is ready. Raises EngineStartError."""
+    async def start(self, *, reads_model: bool = True) -> str:
+        """See EngineHandle."""
         await self.stop()
         self._starts += 1
         if self.locations:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(location.device) for location in self.locations)
         log = self.log.with_suffix(f".{self._starts}.log")
-        self._server = EngineServer.launch(self.settings, host=self.host, log=log)
+        settings = replace(self.settings, reads_model=reads_model)
+        self._server = EngineServer.launch(settings, host=self.host, log=log)
         try:
             await self._server.ready()
         except BaseException:
@@ -101,8 +105,8 @@ class RayEngine:
         self._actor: Any = None
         self.locations: Sequence[Location] = ()
 
-    async def start(self) -> str:
-        """Start a server and return its address once it is ready. Raises EngineStartError."""
+    async def start(self, *, reads_model: bool = True) -> str:
+        """See EngineHandle."""
         from ray.exceptions import RayActorError
 
         try:
@@ -110,7 +114,7 @@ class RayEngine:
                 if self._colocated_engines:
                     self.locations = await self._assign_gpus()
                 self._actor = self._create()
-            return str(await self._actor.start.remote())
+            return str(await self._actor.start.remote(reads_model=reads_model))
         except RayActorError as error:
             self._actor = None
             raise EngineStartError(f"{self._name}: its Ray actor was lost while starting: {error}") from error

@@ -68,6 +68,7 @@ class EnginePool:
         self._http = http
         self._ranks = ranks
         self._backend = backend
+        self._needs_model = backend == "adapter"  # the trainer sends no other weights
         self._folder = folder
         self._keep_cache = keep_cache
         self._source: WeightSource | None = None
@@ -76,10 +77,11 @@ class EnginePool:
         self._trainer_lock: asyncio.Lock | None = None
         self._serving = asyncio.Event()
 
-    async def start(self, joined: Joined = at_once) -> None:
+    async def start(self, joined: Joined = at_once, *, reads_model: bool = True) -> None:
         """Start the router and all servers together; returns when all are ready. `joined(n)` returns when there is
-        room for n engines. Raises EngineStartError."""
-        starts = (slot.start(self._http, self._ranks, joined) for slot in self._slots)
+        room for n engines. `reads_model`: False where the trainer's weights are others. Raises EngineStartError."""
+        reads = reads_model or self._needs_model
+        starts = (slot.start(self._http, self._ranks, joined, reads_model=reads) for slot in self._slots)
         await asyncio.gather(self.router.start(), *starts)
 
     async def attach(
@@ -216,10 +218,10 @@ class EnginePool:
         try:
             if self._backend == "ipc":  # no engine may size its cache while a step uses the same GPU
                 async with self._lock_of(slot):
-                    await slot.start(self._http, self._ranks)
+                    await slot.start(self._http, self._ranks, reads_model=self._needs_model)
                     await self._send_weights(slot)
             else:
-                await slot.start(self._http, self._ranks)
+                await slot.start(self._http, self._ranks, reads_model=self._needs_model)
                 async with self._lock_of(slot):
                     await self._send_weights(slot)
             await self._route_to(slot)
@@ -227,8 +229,7 @@ class EnginePool:
             slot.client = None
             if slot.restarts >= RESTARTS:
                 raise
-            text = "engine %d could not be replaced; retrying"
-            logger.exception(text, slot.number, extra=event("EngineNotReplaced"))
+            logger.exception("engine %d could not be replaced; retrying", slot.number, extra=event("EngineNotReplaced"))
             return
         slot.restarts = 0
         self.replaced += 1

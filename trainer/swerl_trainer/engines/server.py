@@ -44,6 +44,7 @@ class ServerSettings:
     context_tokens: int
     share_gpu: bool = False  # the trainer uses the same GPUs while the engine sleeps
     seed: int = 0
+    reads_model: bool = True  # False: it starts with random weights, for the trainer to replace
     lora: LoraSpec | None = None  # the adapters that it will load; None: it loads none
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
 
@@ -58,6 +59,7 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
         "context-length": settings.context_tokens,
         "random-seed": settings.seed,
         "tp-size": settings.gpus or None,
+        "load-format": None if settings.reads_model else "dummy",
     }
     if settings.lora:
         chosen |= {

@@ -30,12 +30,17 @@ class EngineSlot:
     client: EngineClient | None = None  # None while the engine starts
     restarts: int = 0
 
-    async def start(self, http: aiohttp.ClientSession, ranks: int, joined: Joined = at_once) -> None:
-        """Start an engine of `ranks` tensor-parallel ranks, once its Pod has joined. Raises EngineStartError."""
+    async def start(
+        self, http: aiohttp.ClientSession, ranks: int, joined: Joined = at_once, *, reads_model: bool = True
+    ) -> None:
+        """Start an engine of `ranks` tensor-parallel ranks, once its Pod has joined. Raises EngineStartError.
+
+        `reads_model` as in `EngineHandle.start`.
+        """
         await joined(self.number + 1)
         try:
             async with asyncio.timeout(START_SECONDS):
-                url = await self.handle.start()
+                url = await self.handle.start(reads_model=reads_model)
         except TimeoutError as error:
             await self.handle.stop()
             raise EngineStartError(f"engine {self.number} did not start in {START_SECONDS:.0f} s") from error
