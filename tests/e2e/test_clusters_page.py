@@ -59,7 +59,7 @@ def made_local(folder: Path, images: Images) -> None:
     operator, _, tag = images["operator"].removeprefix(f"{REGISTRY}/").rpartition(":")
 
     def values(bodies: list[Json]) -> None:
-        bodies[0]["image"] |= {"repository": f"registry.example.org/{operator}", "tag": tag}
+        bodies[0]["image"] |= {"repository": operator, "tag": tag}
 
     def volume(bodies: list[Json]) -> None:
         del bodies[0]["spec"]["storageClassName"]
