@@ -251,12 +251,7 @@ class EnginePool:
     def _linked(self, clients: Sequence[EngineClient]) -> WeightLink:
         assert self._source is not None
         return weight_link(
-            self._source,
-            clients,
-            self._backend,
-            self._folder,
-            keep_cache=self._keep_cache,
-            check=self.check,
+            self._source, clients, self._backend, self._folder, keep_cache=self._keep_cache, check=self.check
         )
 
     async def _route_to(self, slot: EngineSlot) -> None:

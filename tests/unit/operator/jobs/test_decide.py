@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from swerl_api import SweRLJobSpec, SweRLJobStatus, find_condition
-from swerl_operator.checks.preflight import Preflight
 from swerl_operator.jobs.decide import JobAction, JobDecision, decide
 from swerl_operator.jobs.observe import JobObservation
 from swerl_operator.problem import Problem
@@ -80,40 +79,6 @@ def test_valid_job_whose_sandboxes_reach_the_network_is_warned(spec: Spec) -> No
         found = find_condition(decision.builder.status.conditions, "Validated")
         assert found is not None and (found.status, found.reason) == ("True", "Valid")
         assert found.message.startswith(words) and bool(found.message) == bool(words)
-
-
-def test_preflight_precedes_the_cluster(spec: Spec) -> None:
-    decision = step(spec, status(), prerequisite_problems=[])
-    assert decision.actions == (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT)
-    waiting = step(
-        spec, status(), prerequisite_problems=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x"))
-    )
-    assert waiting.actions == () and waiting.builder.status.phase == "Blocked"
-    outdated = step(spec, status(), prerequisite_problems=[], preflight=Preflight("outdated"))
-    assert outdated.actions == (JobAction.DELETE_PREFLIGHT,)
-    passed = step(spec, status(), prerequisite_problems=[], preflight=Preflight("passed"))
-    assert JobAction.CREATE_CLUSTER in passed.actions
-    assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
-
-
-def test_failed_preflight_stays_a_while_with_its_reason(spec: Spec) -> None:
-    problem = Problem("DownloadFailed", "no such repository")
-    for seconds, actions in ((10, ()), (20, (JobAction.DELETE_PREFLIGHT,))):
-        ended = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        decision = step(spec, status(), prerequisite_problems=[], preflight=Preflight("failed", problem, ended))
-        assert decision.actions == actions
-        assert decision.builder.status.phase == "Blocked"
-        assert condition(decision, "ImagesReady") == ("False", "DownloadFailed")
-    unknown = step(spec, status(), prerequisite_problems=[], preflight=Preflight("failed", problem))
-    assert unknown.actions == (JobAction.DELETE_PREFLIGHT,)
-
-
-def test_preflight_says_that_it_downloads_models(spec: Spec) -> None:
-    for model, words in (("Qwen/Qwen3-4B", ", downloading models"), (None, "")):
-        changed = spec | ({"model": {"source": {"huggingFace": {"id": model}}}} if model else {})
-        decision = step(changed, status(), prerequisite_problems=[])
-        found = find_condition(decision.builder.status.conditions, "ImagesReady")
-        assert found is not None and found.message == "pulling images, looking for sources" + words
 
 
 def test_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
