@@ -22,7 +22,7 @@ OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training samples bundled_tasks evaluations)
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
-BENCHES := setup context exec grading claims sandbox agent trainer scale demo bare
+BENCHES := surface setup context exec grading claims sandbox agent trainer scale demo bare
 
 # Suites that run beside each other install what they miss one after the other.
 INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y install --no-install-recommends $(1) >/dev/null'
@@ -30,7 +30,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -128,6 +128,9 @@ bench: ## run every benchmark, which takes hours; QUICK=1 shortens each
 
 bench-setup: venv cluster images ## time a restart of the cluster and a rebuild of changed images
 	@$(PYTHON) -m tests.bench.setup_bench
+
+bench-surface: venv ## measure what people wait for: console, search, start of swerl, live view
+	@$(PYTHON) -m tests.bench.surface_bench
 
 bench-bare: venv ## time the first training step and the tests on a machine with nothing built
 	@$(PYTHON) -m tests.bench.bare_bench

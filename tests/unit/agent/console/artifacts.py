@@ -155,6 +155,24 @@ def write_job(job: Path, *, steps: int = 3, groups: int = 2, size: int = 4) -> N
         sink.write("step", number, metrics(number))
 
 
+def write_many(job: Path, episodes: int) -> Path:
+    """Two real folders, linked so many times under the names of steps, groups and members; the last of them.
+
+    The others have of their files only the one that the index reads, where there are more than ten thousand.
+    """
+    sources = [write_rollout(job / "made", episode(), verdict, 1) for verdict in (RESOLVED, UNRESOLVED)]
+    for number in range(episodes):
+        step, group, member = number // 64, number // 8, number % 8
+        name = f"swe-rl__store-{group % 50}__gg{group}__i{member}__{1_790_000_000_000_000_000 + number}"
+        folder = job / f"artifacts/step-{step:04d}" / name
+        folder.mkdir(parents=True)
+        whole = episodes <= 10_000 or number >= episodes - 8
+        for file in sources[number % 2].iterdir() if whole else [sources[number % 2] / "meta.json"]:
+            (folder / file.name).hardlink_to(file)
+    JsonlSink(job / "metrics.jsonl", attempt=1, keep={}).write("step", 1, metrics(1))
+    return folder
+
+
 def metrics(number: int) -> Mapping[str, float]:
     """Figures of a step."""
     return {
