@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = swerl_home() / "gpu-venv"
 PINS = ROOT / "requirements" / "trainer-gpu.txt"
 FUSED_KERNELS = ROOT / "requirements" / "trainer-te.in"
+TEST_TOOLS = ROOT / "requirements" / "trainer-test.in"
 PYTHON = "python3.12"  # what the pins were resolved for
 NO_DEVICE = 2
 
@@ -54,13 +55,14 @@ def environment() -> str:
     if interpreter is None:
         raise SystemExit(f"gpu-check: no {PYTHON} here, which {PINS.name} is for; install it or give --python")
     python = ensure(VENV, PINS, interpreter)
+    install = [str(VENV / "bin/uv"), "pip", "install", "-q", "--python", str(python)]
+    subprocess.run([*install, "-c", str(PINS), "-r", str(TEST_TOOLS)], check=True)
     if shutil.which("nvcc") is None:
         print("gpu-check: no nvcc here, so no Transformer Engine: only torch's kernels are checked", flush=True)
     else:
-        install = [str(VENV / "bin/uv"), "pip", "install", "-q", "--python", str(python), "--no-build-isolation"]
-        tools = ["pybind11[global]", "cmake", "wheel"]
-        subprocess.run([*install, "-c", str(PINS), *tools], check=True)
-        subprocess.run([*install, "-c", str(PINS), "-r", str(FUSED_KERNELS)], check=True)
+        install += ["--no-build-isolation", "-c", str(PINS)]
+        subprocess.run([*install, "pybind11[global]", "cmake", "wheel"], check=True)
+        subprocess.run([*install, "-r", str(FUSED_KERNELS)], check=True)
     return str(python)
 
 

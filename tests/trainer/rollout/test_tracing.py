@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import http.server
 import logging
-from typing import Any
+import threading
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -66,6 +71,32 @@ def test_spans_of_a_trace_name_their_parents() -> None:
     assert root.end_time is not None and root.start_time is not None
     assert round((root.end_time - root.start_time) / 1e9) == 45
     tracer.close()
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Keeps the names of the spans that it gets over OTLP."""
+
+    names: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        content = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
+            self.names.extend(span.name for scope in resource.scope_spans for span in scope.spans)
+        self.send_response(200)
+        self.end_headers()
+
+
+def test_collector_gets_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv(ADDRESS, f"http://127.0.0.1:{server.server_port}")
+        tracer = open_tracer(SimpleNamespace(namespace="n", name="demo", attempt=1))
+        assert tracer is not None, "the image lacks the exporter"
+        tracer.trace(REQUEST, EPISODE, ROLLOUT)
+        tracer.close()
+        server.shutdown()
+    assert {"rollout", "episode", "command", "model", "grading"} <= set(Collector.names)
 
 
 def test_nothing_is_traced_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:

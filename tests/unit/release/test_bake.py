@@ -95,3 +95,14 @@ def test_contexts_hold_what_dockerfiles_copy(targets: dict[str, Any], contexts: 
 
 def test_contexts_hold_no_leftovers(contexts: Path) -> None:
     assert [path for path in contexts.rglob("*") if path.name == "__pycache__" or path.suffix == ".pyc"] == []
+
+
+def test_gpu_image_holds_no_test_tools() -> None:
+    pins = (ROOT / "requirements/trainer-gpu.txt").read_text()
+    assert re.findall(r"^(pytest|mypy)\S*==", pins, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("name", ["operator", "trainer-cpu", "trainer-gpu"])
+def test_every_package_of_an_image_has_hashes(name: str) -> None:
+    lines = (ROOT / f"requirements/{name}.txt").read_text().replace("\\\n", " ").splitlines()
+    assert lines and [line for line in lines if not re.match(r"\S+==\S+ +--hash=sha256:[0-9a-f]{64}", line)] == []
