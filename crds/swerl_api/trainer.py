@@ -24,6 +24,8 @@ class TrainerSpec(RayPods):
     """Ranks that share each layer's matrices."""
     pipeline_parallel: Parallel = 1
     """Stages the layers are divided into."""
+    virtual_pipeline: Parallel = 1
+    """Chunks of layers on each pipeline stage. Above 1 the stages are interleaved, which shortens their idle time."""
     context_parallel: Parallel = 1
     """Ranks that share one sequence."""
     expert_parallel: Parallel = 1
@@ -55,5 +57,10 @@ class TrainerSpec(RayPods):
             "(self.replicas * (self.gpus > 0 ? self.gpus : 1)) % (self.expertParallel * self.pipelineParallel) == 0",
             "expertParallel * pipelineParallel must divide the trainer ranks (replicas * gpus; replicas on CPU)",
             ".expertParallel",
+        ),
+        Rule(
+            "self.virtualPipeline == 1 || self.pipelineParallel > 1",
+            "virtualPipeline above 1 needs pipelineParallel above 1",
+            ".virtualPipeline",
         ),
     )

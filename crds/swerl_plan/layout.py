@@ -24,6 +24,7 @@ class Layout:
     pipeline: int = 1
     context: int = 1
     expert: int = 1
+    virtual: int = 1  # chunks of layers on each pipeline stage
 
     @classmethod
     def of(cls, trainer: TrainerSpec) -> Layout:
@@ -35,6 +36,7 @@ class Layout:
             trainer.pipeline_parallel,
             trainer.context_parallel,
             trainer.expert_parallel,
+            trainer.virtual_pipeline,
         )
 
     @property
@@ -68,6 +70,16 @@ class Layout:
     def expert_shards(self) -> int:
         """Ranks that share the optimizer of the same experts."""
         return self.ranks // (self.expert * self.pipeline)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of layers on all pipeline stages together."""
+        return self.pipeline * self.virtual
+
+    def layers_of(self, stage: int, layers: int) -> list[int]:
+        """Of a model's `layers` those of a pipeline stage: every `pipeline`-th chunk, from chunk `stage` on."""
+        size = layers // self.chunks
+        return [layer for layer in range(size * self.chunks) if layer // size % self.pipeline == stage]
 
     def groups(self) -> dict[str, list[list[int]]]:
         """Ranks of each group, by axis; axes of size 1 are absent."""
@@ -128,6 +140,11 @@ def model_problems(
     ):
         if size % parts:
             yield f"{name} {size} cannot be divided over {axis}Parallel {parts}: choose a divisor"
+    if not layers % p and layers % layout.chunks:
+        yield (
+            f"layers {layers} cannot be divided over pipelineParallel {p} x virtualPipeline {layout.virtual}: choose a"
+            f" virtualPipeline that divides {layers // p}"
+        )
     if not experts and e != 1:
         yield f"expertParallel {e} needs a mixture of experts; this model is dense"
     if experts % e:
@@ -153,9 +170,8 @@ class RankParameters:
 
 def rank_parameters(shape: ModelShape, layout: Layout, stage: int) -> RankParameters:
     """Parameters of a rank of pipeline stage `stage` (the same for all of them)."""
-    per_stage = shape.layers // layout.pipeline
     embedding = -(-shape.vocabulary // layout.tensor) * layout.tensor * shape.hidden  # rows padded for all ranks
-    layers = range(stage * per_stage, (stage + 1) * per_stage)
+    layers = layout.layers_of(stage, shape.layers)
     divided = sum(shape.attention + shape.mlp(layer) for layer in layers)
     whole = sum(shape.norms + shape.router(layer) for layer in layers)
     first, last = stage == 0, stage == layout.pipeline - 1

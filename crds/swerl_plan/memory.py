@@ -98,7 +98,7 @@ class _Stage:
 
     def phases(self) -> dict[Phase, Memory]:
         found: dict[Phase, Memory] = {
-            "load": self._memory({"weights": 2 * self.weights - self.frozen, "gradients": self.gradients}),
+            "load": self._memory({"weights": self.weights + self._copied, "gradients": self.gradients}),
             "step": self._memory(self._resident() | self._training(), trains=True),
             "save": self._save(),
         }
@@ -116,6 +116,12 @@ class _Stage:
             {**gpu, **({"reserve": GPU_RESERVE} if self.layout.gpus else {})},
             {**process, **reference, **offloaded, **(host or {})},
         )
+
+    @property
+    def _copied(self) -> int:
+        """Trained weights that exist twice while they move to their buffer: those of one chunk of layers at a time."""
+        trained, embedding = self.trained.all, self.shape.embedding // self.layout.tensor
+        return self.settings.bytes_per_weight * min(trained, trained // self.layout.virtual + embedding)
 
     @property
     def _offloads(self) -> bool:
@@ -151,13 +157,19 @@ class _Stage:
 
     def _activations(self) -> int:
         """Micro-batches in flight on this stage keep their layers' activations."""
-        layers = self.shape.layers // self.layout.pipeline
-        in_flight = self.layout.pipeline - self.stage
-        first = self.stage * layers
-        each = [self._layer(layer) for layer in range(first, first + layers)]
-        kept = layers * self._stream if self.settings.recompute == "full" else sum(each)
+        each = [self._layer(layer) for layer in self.layout.layers_of(self.stage, self.shape.layers)]
+        kept = len(each) * self._stream if self.settings.recompute == "full" else sum(each)
         working = max(each) * (1 if self.settings.recompute == "full" else 0) + self._backward
-        return round(in_flight * kept + working)
+        return round(self._in_flight * kept + working)
+
+    @property
+    def _in_flight(self) -> float:
+        """Micro-batches whose activations this stage keeps at most; interleaved, it counts chunks of layers. Megatron's
+        `get_pp_rank_microbatches` and the one that begins."""
+        following = self.layout.pipeline - self.stage - 1
+        if self.layout.virtual == 1:
+            return following + 1
+        return self.layout.pipeline + (2 * following + 1 - self.layout.pipeline) / self.layout.virtual
 
     @property
     def _stream(self) -> float:

@@ -42,7 +42,7 @@ def propose(spec: SweRLJobSpec, shape: ModelShape, machines: Machines) -> Propos
         found = _plans(spec, shape, machines, spec.trainer.replicas * more)
         best = min(found, key=lambda one: one[1].traffic.seconds, default=None)
         if best is not None:
-            return Proposal(_changes(best[0]), best[1])
+            return Proposal(_changes(spec.trainer, best[0]), best[1])
     return None
 
 
@@ -56,6 +56,7 @@ def _plans(
             "replicas": layout.pods,
             "tensor_parallel": layout.tensor,
             "pipeline_parallel": layout.pipeline,
+            "virtual_pipeline": layout.virtual,
             "context_parallel": layout.context,
             "expert_parallel": layout.expert,
             "recompute": recompute,
@@ -68,13 +69,20 @@ def _plans(
 
 
 def _layouts(trainer: TrainerSpec, shape: ModelShape, pods: int) -> Iterator[Layout]:
-    """Layouts of `pods` Pods that divide the model; tensor parallelism stays inside a Pod."""
+    """Layouts of `pods` Pods that divide the model; tensor parallelism stays inside a Pod. Stages are interleaved as
+    they are in `trainer`, or not at all."""
     experts = _divisors(shape.experts.count) if shape.experts else [1]
     inside = max(1, trainer.gpus)
-    for tensor, pipeline, context, expert in product(
-        _divisors(inside), _divisors(shape.layers), CONTEXTS, (size for size in experts if inside % size == 0)
+    for tensor, pipeline, context, expert, virtual in product(
+        _divisors(inside),
+        _divisors(shape.layers),
+        CONTEXTS,
+        (size for size in experts if inside % size == 0),
+        {1, trainer.virtual_pipeline},
     ):
-        layout = Layout(pods, trainer.gpus, tensor, pipeline, context, expert)
+        if pipeline == 1 and virtual > 1:
+            continue
+        layout = Layout(pods, trainer.gpus, tensor, pipeline, context, expert, virtual)
         if pipeline <= pods * inside and layout.is_whole and not any(division_problems(shape, layout)):
             yield layout
 
@@ -102,21 +110,26 @@ def _with_engine(spec: SweRLJobSpec, shape: ModelShape, machines: Machines) -> S
     return spec
 
 
-def _changes(spec: SweRLJobSpec) -> dict[str, Any]:
+def _changes(refused: TrainerSpec, spec: SweRLJobSpec) -> dict[str, Any]:
     trainer = spec.trainer
-    sizes = {
-        "tensorParallel": trainer.tensor_parallel,
-        "pipelineParallel": trainer.pipeline_parallel,
-        "contextParallel": trainer.context_parallel,
-        "expertParallel": trainer.expert_parallel,
-    }
+    before, sizes = _sizes(refused), _sizes(trainer)
     changes: dict[str, Any] = {"replicas": trainer.replicas}
-    changes |= {field: size for field, size in sizes.items() if size > 1 or field == "tensorParallel"}
+    changes |= {f: size for f, size in sizes.items() if max(size, before[f]) > 1 or f == "tensorParallel"}
     return changes | {
         "recompute": trainer.recompute,
         "offload": trainer.offload,
         "rollout.engines": spec.rollout.engines,
         "rollout.gpusPerEngine": spec.rollout.gpus_per_engine,
+    }
+
+
+def _sizes(trainer: TrainerSpec) -> dict[str, int]:
+    return {
+        "tensorParallel": trainer.tensor_parallel,
+        "pipelineParallel": trainer.pipeline_parallel,
+        "virtualPipeline": trainer.virtual_pipeline,
+        "contextParallel": trainer.context_parallel,
+        "expertParallel": trainer.expert_parallel,
     }
 
 

@@ -31,7 +31,8 @@ def _layout(layout: Layout) -> Iterator[str]:
     for axis, groups in layout.groups().items():
         place = "across Pods" if layout.crosses_pods(axis) else "inside a Pod"
         first = ",".join(map(str, groups[0]))
-        yield f"{_GROUP_AXES[axis]:<8} {len(groups)} groups of {len(groups[0])} {place}, first: ranks {first}"
+        chunks = f", {layout.virtual} chunks of layers each" if axis == "pipeline" and layout.virtual > 1 else ""
+        yield f"{_GROUP_AXES[axis]:<8} {len(groups)} groups of {len(groups[0])} {place}, first: ranks {first}{chunks}"
 
 
 def _phases(plan: JobPlan) -> Iterator[str]:

@@ -74,7 +74,7 @@ def _activations(
         kv = settings.bytes_per_weight * 2 * shape.kv_heads * shape.head_size / t * tokens
         found["context"] = passes * layers * kv * (c - 1)
     if layout.pipeline > 1:
-        found["pipeline"] = (2 + work.forwards) * row / t
+        found["pipeline"] = layout.virtual * (2 + work.forwards) * row / t
     if e > 1 and shape.experts:
         found["expert"] = passes * layers * 2 * row / t * shape.experts.per_token * (e - 1) / e
     return found
@@ -104,5 +104,5 @@ def _compute(shape: ModelShape, layout: Layout, settings: TrainingSettings, work
     """Seconds of arithmetic, with the pipeline's idle time."""
     share = layout.tensor * layout.pipeline
     per_pass = shape.forward_flops([work.context]) / work.context * tokens / share
-    idle = (layout.pipeline - 1) / max(1.0, tokens / settings.tokens)
+    idle = (layout.pipeline - 1) / layout.virtual / max(1.0, tokens / settings.tokens)
     return _passes(settings, work) * per_pass / FLOPS * (1 + idle)

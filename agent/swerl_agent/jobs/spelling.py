@@ -57,6 +57,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "pipelinemodelparallelsize": "trainer.pipelineParallel",
     "pipelineparallelsize": "trainer.pipelineParallel",
     "pp": "trainer.pipelineParallel",
+    "virtualpipelinemodelparallelsize": "trainer.virtualPipeline",
+    "vpp": "trainer.virtualPipeline",
     "contextparallelsize": "trainer.contextParallel",
     "cp": "trainer.contextParallel",
     "expertmodelparallelsize": "trainer.expertParallel",

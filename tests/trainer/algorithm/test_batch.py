@@ -162,6 +162,12 @@ def test_ranks_share_the_cost_of_attention_not_only_tokens() -> None:
     assert max(tokens) / min(tokens) > 1.3
 
 
+def test_interleaved_pipeline_gets_whole_rounds_of_micro_batches() -> None:
+    assert schedule([9] * 5, budget=9, ranks=1, multiple=4) == [[[0], [1], [2], [3], [4], [], [], []]]
+    plan = schedule([9] * 5, budget=9, ranks=2, multiple=2)
+    assert [len(of_rank) for of_rank in plan] == [4, 4]
+
+
 def test_fewer_sequences_than_ranks_leave_empty_micro_batches() -> None:
     assert schedule([10], budget=100, ranks=3) == [[[0]], [[]], [[]]]
 

@@ -24,13 +24,14 @@ from tests.ports import free_port
 
 RANKS = Path(__file__).with_name("ranks.py")
 VOCABULARY = 320
+DEEP = 8  # layers of the deep model
 
 MakeConfig = Callable[..., RankConfig]
 Start = Callable[[RankConfig], MegatronTrainer]
 RunRanks = Callable[..., dict[str, Any]]
 
 
-def make_model(folder: Path, *, tied: bool) -> Path:
+def make_model(folder: Path, *, tied: bool, layers: int = 2) -> Path:
     """head_dim 24 is on purpose not hidden / heads; norms are random so that a swapped one shows."""
     torch.manual_seed(7)
     architecture: Any = Qwen3ForCausalLM  # its constructor is untyped
@@ -39,7 +40,7 @@ def make_model(folder: Path, *, tied: bool) -> Path:
             vocab_size=VOCABULARY,
             hidden_size=64,
             intermediate_size=96,
-            num_hidden_layers=2,
+            num_hidden_layers=layers,
             num_attention_heads=4,
             num_key_value_heads=2,
             head_dim=24,
@@ -59,9 +60,10 @@ def make_model(folder: Path, *, tied: bool) -> Path:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of the model with `untied` and `tied` output layer."""
+    """Folders of the model with `untied` and `tied` output layer, and of a `deep` tied one, for interleaved stages."""
     root = tmp_path_factory.mktemp("models")
-    return {name: make_model(root / name, tied=name == "tied") for name in ("untied", "tied")}
+    two = {name: make_model(root / name, tied=name == "tied") for name in ("untied", "tied")}
+    return two | {"deep": make_model(root / "deep", tied=True, layers=DEEP)}
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ def main(job_file: str, rank: int, world_size: int) -> None:
 
 def tensors(trainer: MegatronTrainer) -> dict[str, int]:
     """Bytes of what stays between two steps."""
-    buffers = [*trainer.module.buffers, *trainer.module.expert_parallel_buffers]
+    buffers = [b for module in trainer.modules for b in (*module.buffers, *module.expert_parallel_buffers)]
     states = [s for wrapped in optimizers(trainer.optimizer) for s in wrapped.optimizer.state.values()]
     moments = sum(value.nbytes for state in states for value in state.values() if torch.is_tensor(value))
     return {

@@ -17,26 +17,39 @@ if TYPE_CHECKING:
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "mismatch_kl", "logprob_abs_diff_max")
 TERMS: dict[str, Any] = {"name": "gspo", "kl_coef": 0.05, "entropy_coef": 0.01, "max_tokens_per_gpu": 80}
 TENSOR, PIPELINE, CONTEXT = {"tensor_parallel": 2}, {"pipeline_parallel": 2}, {"context_parallel": 2}
+INTERLEAVED = PIPELINE | {"virtual_pipeline": 2}  # on models with more layers
 # As on GPUs: gradients travel during the backward pass, weights during the next update's forward pass.
-DEVICES = {"overlapped": Device(cuda=False, overlaps=True)}
+DEVICES = dict.fromkeys(["overlapped", "interleaved-overlapped"], Device(cuda=False, overlaps=True))
 DENSE: dict[int, dict[str, dict[str, int]]] = {
     4: {
         "tensor-pipeline": TENSOR | PIPELINE,
         "tensor-context": TENSOR | CONTEXT,
         "pipeline-context": PIPELINE | CONTEXT,
         "overlapped": {"minibatches": 2},
+        "tensor-interleaved": TENSOR | INTERLEAVED,
+        "interleaved-overlapped": INTERLEAVED | {"minibatches": 2},
     },
-    8: {"tensor-pipeline-context": TENSOR | PIPELINE | CONTEXT, "tensor-pipeline-data": TENSOR | PIPELINE},
+    8: {
+        "tensor-pipeline-context": TENSOR | PIPELINE | CONTEXT,
+        "tensor-pipeline-data": TENSOR | PIPELINE,
+        "four-interleaved-data": {"pipeline_parallel": 4, "virtual_pipeline": 2},
+    },
 }
 MIXTURE: dict[int, dict[str, dict[str, int]]] = {
     4: {
         "tensor-pipeline-experts": TENSOR | PIPELINE | {"expert_parallel": 2},
         "tensor-context-experts": TENSOR | CONTEXT | {"expert_parallel": 4},
+        "tensor-interleaved-experts": TENSOR | INTERLEAVED | {"expert_parallel": 2},
     },
     8: {"all": TENSOR | PIPELINE | CONTEXT | {"expert_parallel": 2}},
 }
-# The first layer of the mixture has no experts: with two stages the first one has one sender.
-MIXTURE_SENDERS = {"tensor-pipeline-experts": 3, "tensor-context-experts": 4, "all": 3}
+# The first layer of the mixture has no experts: with two layers on two stages the first one has one sender.
+SENDERS = {
+    "tensor-pipeline-experts": 3,
+    "tensor-context-experts": 4,
+    "tensor-interleaved-experts": 4,
+    "all": 3,
+}
 
 
 def steps_of(trainer: Any, batch: Batch) -> dict[str, Any]:
@@ -57,21 +70,31 @@ def agree(name: str, found: dict[str, Any], alone: dict[str, Any]) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_combined_axes_train_as_one_rank(
-    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path, ranks: int
+    run_ranks: RunRanks,
+    make_config: MakeConfig,
+    start: Start,
+    batch: Batch,
+    models: dict[str, Path],
+    tmp_path: Path,
+    ranks: int,
 ) -> None:
-    make_model(tmp_path / "mixture", **GLM)
-    dense, mixture = {"tied": True, **TERMS}, {"model": str(tmp_path / "mixture"), **TERMS}
-    cases = {name: make_config(**dense, **layout) for name, layout in DENSE[ranks].items()}
-    cases |= {name: make_config(**mixture, **layout) for name, layout in MIXTURE[ranks].items()}
+    mixtures = {"tied": tmp_path / "mixture", "deep": tmp_path / "deep-mixture"}
+    make_model(mixtures["tied"], **GLM)
+    make_model(mixtures["deep"], **GLM, num_hidden_layers=4)
+    cases = {
+        name: make_config(model=str(folders["deep" if "virtual_pipeline" in layout else "tied"]), **TERMS, **layout)
+        for folders, layouts in ((models, DENSE), (mixtures, MIXTURE))
+        for name, layout in layouts[ranks].items()
+    }
     report = run_ranks(ranks, cases, batch, only_steps=True, devices=DEVICES)
     assert report.keys() == cases.keys()
     for name, config in cases.items():
-        senders = MIXTURE_SENDERS.get(name, config.trainer.pipeline_parallel)
+        senders = SENDERS.get(name, config.trainer.pipeline_parallel)
         assert len(report[name]["senders"]) == senders, name
     alone: dict[tuple[str, int], dict[str, Any]] = {}
     for name, config in cases.items():
-        model = mixture if name in MIXTURE[ranks] else dense
         updates = config.algorithm.minibatches
         if (config.model, updates) not in alone:
-            alone[config.model, updates] = steps_of(start(make_config(**model, minibatches=updates)), batch)
+            one_rank = make_config(model=config.model, **TERMS, minibatches=updates)
+            alone[config.model, updates] = steps_of(start(one_rank), batch)
         agree(name, report[name], alone[config.model, updates])

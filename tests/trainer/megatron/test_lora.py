@@ -114,18 +114,18 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "data": {},
     "tensor": {"tensor_parallel": 2},
     "pipeline": {"pipeline_parallel": 2, "recompute": "full"},
+    "interleaved": {"pipeline_parallel": 2, "virtual_pipeline": 4, "recompute": "full"},
 }
 
 
 @pytest.mark.timeout(900)
 def test_every_layout_trains_the_same_adapters(
-    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path
+    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, models: dict[str, Path]
 ) -> None:
-    one_rank = start(make_config(tied=True, lora=ALL, **TERMS))
+    fields: dict[str, Any] = {"model": str(models["deep"]), "lora": ALL, **TERMS}
+    one_rank = start(make_config(**fields))
     expected = [one_rank.train_step(batch) for _ in range(3)]
-    report = run_ranks(
-        2, {name: make_config(tied=True, lora=ALL, **TERMS, **layout) for name, layout in LAYOUTS.items()}, batch
-    )
+    report = run_ranks(2, {name: make_config(**fields, **layout) for name, layout in LAYOUTS.items()}, batch)
     exports = []
     for name in LAYOUTS:
         for step, figures in zip(report[name]["steps"], expected, strict=True):
@@ -133,7 +133,7 @@ def test_every_layout_trains_the_same_adapters(
         assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
         exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
-    resumed = start(make_config(tied=True, lora=ALL, seed=99, **TERMS))
+    resumed = start(make_config(**fields, seed=99))
     for name in LAYOUTS:
         resumed.load(str(report[name]["folder"] / "checkpoint"))
         assert resumed.train_step(batch)["grad_norm"] == pytest.approx(expected[2]["grad_norm"], rel=5e-4), name

@@ -27,7 +27,11 @@ from tests.ports import free_port
 MEASURED = Path(__file__).with_name("measured.py")
 TOKENS = 128  # of a micro-batch
 PHASES = ("load", "step", "save")
-LAYOUTS: dict[str, dict[str, int]] = {"data": {}, "tensor": {"tensor_parallel": 2}}
+LAYOUTS: dict[str, dict[str, int]] = {
+    "data": {},
+    "tensor": {"tensor_parallel": 2},
+    "interleaved": {"pipeline_parallel": 2, "virtual_pipeline": 3},
+}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +96,11 @@ def test_planned_parameters_are_those_of_the_tensors(family: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_ranks_hold_what_the_plan_says(name: str, model: Path, tmp_path: Path) -> None:
-    for what, error in deviations(name, model, tmp_path).items():
-        assert abs(error) <= (0.1 if what[1] in PHASES else 0.01), what
+    for (rank, what), error in deviations(name, model, tmp_path).items():
+        limit = 0.1 if what in PHASES else 0.01
+        # The plan is of the largest stage; the last one does not write its copy of the embedding.
+        least = -0.15 if (name, rank, what) == ("interleaved", 1, "save") else -limit
+        assert least <= error <= limit, (rank, what)
 
 
 def deviations(name: str, model: Path, folder: Path) -> dict[tuple[int, str], float]:

@@ -33,6 +33,16 @@ def test_ranks_of_all_stages_hold_the_whole_model() -> None:
     assert parameters == shape.parameters + replicated
 
 
+def test_chunks_of_layers_go_to_the_stages_in_turn() -> None:
+    shape = known_shape("Qwen/Qwen3-8B")
+    assert shape is not None
+    layout = Layout(pods=1, gpus=8, pipeline=2, virtual=3)
+    assert layout.layers_of(0, 12) == [0, 1, 4, 5, 8, 9]
+    assert layout.layers_of(1, 12) == [2, 3, 6, 7, 10, 11]
+    plain = Layout(pods=1, gpus=8, pipeline=2)
+    assert [rank_parameters(shape, layout, s) for s in (0, 1)] == [rank_parameters(shape, plain, s) for s in (0, 1)]
+
+
 def test_tied_last_stage_has_a_copy_of_the_embedding() -> None:
     shape = known_shape("Qwen/Qwen3-4B")
     assert shape is not None
@@ -48,6 +58,8 @@ def test_what_has_a_remainder_is_named() -> None:
     text = " ".join(division_problems(dense, Layout(pods=1, gpus=16, tensor=16)))
     assert "key/value heads 8 cannot be divided over tensorParallel 16" in text
     assert any("36 cannot" in each for each in division_problems(dense, Layout(pods=1, gpus=8, pipeline=8)))
+    interleaved = Layout(pods=1, gpus=8, pipeline=4, virtual=2)
+    assert any("a virtualPipeline that divides 9" in each for each in division_problems(dense, interleaved))
     assert any("this model is dense" in each for each in division_problems(dense, Layout(pods=1, gpus=8, expert=2)))
     assert any("make trainer.replicas" in each for each in division_problems(dense, Layout(pods=1, gpus=4, tensor=8)))
     assert any("128 experts" in each for each in division_problems(mixture, Layout(pods=1, gpus=6, expert=3)))

@@ -73,6 +73,16 @@ def test_first_stage_keeps_micro_batches_for_all_stages() -> None:
     assert four_stages["step"].gpu["activations"] == pytest.approx(one_stage["step"].gpu["activations"], rel=0.05)
 
 
+def test_interleaved_stages_keep_more_activations() -> None:
+    """Megatron's published factor: 1 + (p - 1) / (p v) of the activations of a pipeline without chunks."""
+    assert SHAPE is not None
+    layouts = [Layout(pods=4, gpus=4, tensor=4, pipeline=4, virtual=chunks) for chunks in (1, 4)]
+    plain, interleaved = (
+        rank_memory(SHAPE, layout, replace(SETTINGS, recompute="none"))["step"].gpu["activations"] for layout in layouts
+    )
+    assert interleaved == pytest.approx(plain * (1 + 3 / (4 * 4)), rel=0.02)
+
+
 def test_adapters_alone_have_gradients_and_optimizer() -> None:
     assert SHAPE is not None
     adapted = replace(SETTINGS, adapter_rank=32, adapter_targets=("q_proj", "o_proj"), reference=True)

@@ -48,6 +48,13 @@ def test_more_pods_are_proposed_only_when_no_layout_fits() -> None:
     assert found is not None and found.plan.layout.pods > 1
 
 
+def test_proposal_names_the_chunks_of_a_job_that_has_some() -> None:
+    assert SHAPE is not None
+    chunks = {"pipelineParallel": 2, "virtualPipeline": 3}  # 64 layers: 6 does not divide them
+    found = propose(job({"replicas": 4, "gpus": 4, "tensorParallel": 4, **chunks}), SHAPE, H100)
+    assert found is not None and found.changes["virtualPipeline"] == 1
+
+
 def test_engine_gets_the_gpus_that_its_weights_need() -> None:
     one_gpu_engines = {"engines": 16, "gpusPerEngine": 1}
     spec = job({"replicas": 4, "gpus": 4}, rollout=one_gpu_engines, agent={"contextTokens": 32_768})

@@ -47,16 +47,20 @@ class MicroBatch:
         return len(self.boundaries) - 1
 
 
-def schedule(lengths: Sequence[int], *, budget: int, ranks: int, attention: float = 0.0) -> list[list[list[int]]]:
+def schedule(
+    lengths: Sequence[int], *, budget: int, ranks: int, attention: float = 0.0, multiple: int = 1
+) -> list[list[list[int]]]:
     """Rank -> micro-batches -> positions in `lengths`, balanced by cost (longest processing time first).
 
     `attention`: cost of a pair of tokens that attention compares, relative to that of a token elsewhere. The
-    ranks' micro-batches of one number have similar costs.
+    ranks' micro-batches of one number have similar costs. Each rank has a multiple of `multiple` micro-batches, as an
+    interleaved pipeline needs.
     """
     costs = [length * (1 + attention * length / 2) for length in lengths]
-    count = ranks * max(1, math.ceil(min(sum(lengths) / budget, len(lengths)) / ranks))
+    together = ranks * multiple
+    count = together * max(1, math.ceil(min(sum(lengths) / budget, len(lengths)) / together))
     while (bins := _balanced(lengths, costs, count, budget)) is None:
-        count += ranks
+        count += together
     bins.sort(key=lambda members: -sum(costs[i] for i in members))
     rows = [bins[start : start + ranks] for start in range(0, count, ranks)]
     return [list(of_rank) for of_rank in zip(*(row[:: (-1) ** number] for number, row in enumerate(rows)), strict=True)]

@@ -25,7 +25,9 @@ ROUTER_BIAS = "e_score_correction_bias"  # float32 in every folder, and never tr
 class ParameterMapping:
     """One Megatron parameter and the Hugging Face tensors it holds."""
 
-    megatron: tuple[str, ...]  # its name on the stage that owns it: of the local spec, of the Transformer Engine spec
+    # Its name on the stage that owns it, after the number of its chunk of layers: of the local spec, of the
+    # Transformer Engine spec.
+    megatron: tuple[str, ...]
     hf: tuple[str, ...]
     stage: int
     fusion: Literal["none", "qkv", "gate_up"] = "none"
@@ -33,23 +35,33 @@ class ParameterMapping:
     expert_rank: int | None = None  # expert-parallel rank that owns it; None: it is not an expert's
 
 
-def parameter_mappings(architecture: Architecture, stages: int, expert_ranks: int = 1) -> list[ParameterMapping]:
-    """Every parameter in the order of the Hugging Face model; identical on all ranks."""
-    per_stage = architecture.layers // stages
-    mappings = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
+def parameter_mappings(
+    architecture: Architecture, stages: int, expert_ranks: int = 1, chunks: int = 1
+) -> list[ParameterMapping]:
+    """Every parameter in the order of the Hugging Face model, with `chunks` of layers on each stage; identical on all
+    ranks."""
+    mappings = [ParameterMapping(("0.embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
     for layer in range(architecture.layers):
-        layer_indices = (layer, layer % per_stage, layer // per_stage)
-        mappings += _attention(architecture.family, *layer_indices)
+        place = (layer, *layer_place(layer, architecture.layers, stages, chunks))
+        mappings += _attention(architecture.family, *place)
         experts = architecture.experts if architecture.has_experts(layer) else None
-        mappings += _mlp(*layer_indices) if experts is None else _experts(experts, expert_ranks, *layer_indices)
-    mappings.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
+        mappings += _mlp(*place) if experts is None else _experts(experts, expert_ranks, *place)
+    last, end = f"{chunks - 1}.", stages - 1
+    mappings.append(ParameterMapping((f"{last}decoder.final_layernorm.weight",), ("model.norm.weight",), end))
     if not architecture.tied:
-        mappings.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
+        mappings.append(ParameterMapping((f"{last}output_layer.weight",), (OUTPUT,), end, split=0))
     return mappings
 
 
-def _attention(family: Family, layer: int, local: int, stage: int) -> list[ParameterMapping]:
-    m, h = f"decoder.layers.{local}.", f"model.layers.{layer}."
+def layer_place(layer: int, layers: int, stages: int, chunks: int) -> tuple[str, int]:
+    """The name in Megatron of a layer among `layers`, and its stage: chunks of layers go to the stages in turn."""
+    position, local = divmod(layer, layers // (stages * chunks))
+    chunk, stage = divmod(position, stages)
+    return f"{chunk}.decoder.layers.{local}.", stage
+
+
+def _attention(family: Family, layer: int, m: str, stage: int) -> list[ParameterMapping]:
+    h = f"model.layers.{layer}."
     qkv = f"{m}self_attention.linear_qkv."
 
     def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> ParameterMapping:
@@ -72,8 +84,8 @@ def _attention(family: Family, layer: int, local: int, stage: int) -> list[Param
     ]
 
 
-def _mlp(layer: int, local: int, stage: int, below: str = "") -> list[ParameterMapping]:
-    m, h = f"decoder.layers.{local}.mlp.{below}", f"model.layers.{layer}.mlp.{below}"
+def _mlp(layer: int, place: str, stage: int, below: str = "") -> list[ParameterMapping]:
+    m, h = f"{place}mlp.{below}", f"model.layers.{layer}.mlp.{below}"
     gate_up = (f"{h}gate_proj.weight", f"{h}up_proj.weight")
     return [
         ParameterMapping((f"{m}linear_fc1.weight",), gate_up, stage, "gate_up", 0),
@@ -81,9 +93,9 @@ def _mlp(layer: int, local: int, stage: int, below: str = "") -> list[ParameterM
     ]
 
 
-def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -> list[ParameterMapping]:
+def _experts(experts: Experts, ranks: int, layer: int, place: str, stage: int) -> list[ParameterMapping]:
     """The router, each expert whole on the expert-parallel rank that owns it, then the shared expert."""
-    m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
+    m, h = f"{place}mlp.", f"model.layers.{layer}.mlp."
     mappings = [ParameterMapping((f"{m}router.weight",), (f"{h}gate.weight",), stage)]
     if experts.router == "sigmoid":
         mappings.append(ParameterMapping((f"{m}router.expert_bias",), (f"{h}gate.{ROUTER_BIAS}",), stage))
@@ -97,7 +109,7 @@ def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -
         gate_up = (f"{prefix}gate_proj.weight", f"{prefix}up_proj.weight")
         mappings.append(ParameterMapping(fc1, gate_up, stage, "gate_up", expert_rank=expert_rank))
         mappings.append(ParameterMapping(fc2, (f"{prefix}down_proj.weight",), stage, expert_rank=expert_rank))
-    return mappings + (_mlp(layer, local, stage, "shared_experts.") if experts.shared else [])
+    return mappings + (_mlp(layer, place, stage, "shared_experts.") if experts.shared else [])
 
 
 def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

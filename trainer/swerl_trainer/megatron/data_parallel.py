@@ -6,6 +6,7 @@ Guarantees: where communication overlaps, gradients of all micro-batches are sum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from swerl_trainer.megatron.device import Device
@@ -29,31 +30,38 @@ def data_parallel_config(device: Device, *, updates_per_step: int) -> Distribute
     )
 
 
-def wrap(config: TransformerConfig, module: Any, device: Device, *, updates_per_step: int) -> DistributedDataParallel:
-    """`module` with the gradient buffers of data parallelism; `config` gets the hooks of Megatron's schedules."""
-    wrapped = DistributedDataParallel(config, data_parallel_config(device, updates_per_step=updates_per_step), module)
+def wrap(
+    config: TransformerConfig, chunks: Sequence[Any], device: Device, *, updates_per_step: int
+) -> list[DistributedDataParallel]:
+    """`chunks` with the gradient buffers of data parallelism; `config` gets the hooks of Megatron's schedules."""
+    parallel = data_parallel_config(device, updates_per_step=updates_per_step)
+    # What chunks after the first communicate overlaps with other chunks' computation, in one bucket each.
+    wrapped = [DistributedDataParallel(config, parallel, c, disable_bucketing=n > 0) for n, c in enumerate(chunks)]
     config.finalize_model_grads_func = finalize_model_grads
     if device.overlaps:
-        config.no_sync_func = wrapped.no_sync
+        hooks = [module.no_sync for module in wrapped]
+        config.no_sync_func = hooks if len(hooks) > 1 else hooks[0]
     return wrapped
 
 
-def gather_weights(module: DistributedDataParallel) -> None:
+def gather_weights(modules: Sequence[DistributedDataParallel]) -> None:
     """Complete the weights of the last update on every rank; no-op unless their gathering overlaps."""
-    if module.ddp_config.overlap_param_gather:
-        module.start_param_sync(force_sync=True)
+    for module in modules:
+        if module.ddp_config.overlap_param_gather:
+            module.start_param_sync(force_sync=True)
 
 
-def release(module: DistributedDataParallel) -> None:
+def release(modules: Sequence[DistributedDataParallel]) -> None:
     """Remove the hooks of the gradients, which would keep the model and its process groups for the process's life.
 
     Autograd's accumulators outlive the parameters that they belong to, and Megatron keeps no handle of its hooks.
     """
-    for accumulator in module.grad_accs:
-        hooks = accumulator.register_hook(_no_hook).hooks_dict_ref()
-        if hooks is not None:
-            hooks.clear()
-    module.grad_accs.clear()
+    for module in modules:
+        for accumulator in module.grad_accs:
+            hooks = accumulator.register_hook(_no_hook).hooks_dict_ref()
+            if hooks is not None:
+                hooks.clear()
+        module.grad_accs.clear()
 
 
 def _no_hook(*_: Any) -> None:

@@ -68,15 +68,16 @@ class Device:
 
         return megatron_on_cpu()
 
-    def block_spec(self, config: Any) -> Any:
-        """Spec of a pipeline stage's layers: Transformer Engine's, or Megatron's local one with torch's kernels."""
+    def block_spec(self, config: Any, chunk: int) -> Any:
+        """Spec of the layers of a pipeline stage's chunk: Transformer Engine's, or Megatron's local one with torch's
+        kernels."""
         if self.transformer_engine:
             from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 
-            return get_gpt_decoder_block_spec(config, use_transformer_engine=True)
+            return get_gpt_decoder_block_spec(config, use_transformer_engine=True, vp_stage=chunk)
         from swerl_trainer.megatron.torch_attention import block_spec
 
-        return block_spec(config)
+        return block_spec(config, chunk)
 
     def config(self, tensor_parallel: int) -> dict[str, Any]:
         """Arguments of TransformerConfig that depend on the device."""

@@ -19,13 +19,14 @@ from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import ConversionError
 from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.lora import Adapters
-from swerl_trainer.megatron.model import build_model, load_weights, transformer_config
+from swerl_trainer.megatron.model import build_model, load_weights
+from swerl_trainer.megatron.model_config import transformer_config
 from swerl_trainer.megatron.process_group import join_process_group
 from swerl_trainer.megatron.save_hf import save_adapter, save_model
 from swerl_trainer.megatron.state import lora_of, restore_weights
+from torch import nn
 
 from megatron.core import parallel_state
-from megatron.core.models.gpt import GPTModel
 
 
 def export_checkpoint(
@@ -54,7 +55,7 @@ def export_checkpoint(
             dist.destroy_process_group()
 
 
-def _with_adapters(built: GPTModel, checkpoint: Path, model: Path, architecture: Architecture) -> Adapters | None:
+def _with_adapters(built: nn.ModuleList, checkpoint: Path, model: Path, architecture: Architecture) -> Adapters | None:
     """The adapters of a checkpoint that has them instead of weights, on the weights of `model`."""
     lora = lora_of(checkpoint)
     if lora is None:

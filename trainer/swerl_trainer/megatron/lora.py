@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from swerl_api.model import ATTENTION_TARGETS, LoraSpec
 from swerl_trainer.megatron.architecture import Architecture
-from swerl_trainer.megatron.conversion import ParameterMapping, fuse_outputs, hf_shapes
+from swerl_trainer.megatron.conversion import ParameterMapping, fuse_outputs, hf_shapes, layer_place
 from swerl_trainer.megatron.errors import LayoutError
+from swerl_trainer.megatron.process_group import chunks_per_stage, stage, stages
 from torch import Tensor, nn
 
 from megatron.core import parallel_state
@@ -125,7 +126,7 @@ class LinearAdapter(nn.Module):
 class Adapters:
     """All adapters of one rank's part of a model, whose own weights it freezes."""
 
-    def __init__(self, model: Any, architecture: Architecture, lora: LoraSpec, seed: int) -> None:
+    def __init__(self, model: nn.ModuleList, architecture: Architecture, lora: LoraSpec, seed: int) -> None:
         self.lora = lora
         self._architecture = architecture
         self._model = model
@@ -135,14 +136,16 @@ class Adapters:
         for entry in self.mappings():
             self._factors.setdefault(entry.hf[0].replace(".lora_A", "").replace(".lora_B", ""), []).append(entry)
         model.requires_grad_(False)
-        self._mine = [entry for entry in self.mappings() if entry.stage == _stage()]
-        self._attach(seed)
+        self._mine = [entry for entry in self.mappings() if entry.stage == stage()]
+        for number, chunk in enumerate(model):
+            self._attach(number, chunk, seed)
         if parallel_state.is_pipeline_first_stage():
-            model.embedding.register_forward_hook(_with_gradient)
+            first: Any = model[0]
+            first.embedding.register_forward_hook(_with_gradient)
 
     def mappings(self) -> list[ParameterMapping]:
         """Every factor of the whole model, A then B of each matrix."""
-        return adapter_mappings(self._architecture, self.lora, _stages())
+        return adapter_mappings(self._architecture, self.lora, stages(), chunks_per_stage())
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every whole factor."""
@@ -189,24 +192,26 @@ class Adapters:
         for entry in self._mine:
             parameters[entry.megatron[0]].copy_(loaded[entry.hf[0]])
 
-    def _attach(self, seed: int) -> None:
-        config = self._model.config
-        like = next(self._model.parameters())
-        for local, layer in enumerate(self._model.decoder.layers):
+    def _attach(self, number: int, chunk: Any, seed: int) -> None:
+        """Give the layers of chunk `number` their adapters."""
+        config = chunk.config
+        like = next(chunk.parameters())
+        for local, layer in enumerate(chunk.decoder.layers):
+            below = f"{number}.decoder.layers.{local}."
             for place in dict.fromkeys(PLACES[target][0] for target in self.lora.targets):
                 targets = [t for t in FUSED.get(place, (_only(place),)) if t in self.lora.targets]
-                projections: dict[str, Any] = {t: self._projection(t, local, like, seed) for t in targets}
+                projections: dict[str, Any] = {t: self._projection(t, below, like, seed) for t in targets}
                 if config.sequence_parallel:
                     for projection in projections.values():  # its gradient is of this rank's tokens only
                         (projection.a if place in FUSED else projection.b).sequence_parallel = True
                 adapter = LinearAdapter(place, projections, self._architecture, self._scale)
                 adapter.attach(layer.get_submodule(place))
 
-    def _projection(self, target: str, local: int, like: Tensor, seed: int) -> Projection:
-        stem = f"decoder.layers.{local}.{PLACES[target][0]}.adapter.projections.{target}."
+    def _projection(self, target: str, layer: str, like: Tensor, seed: int) -> Projection:
+        stem = f"{layer}{PLACES[target][0]}.adapter.projections.{target}."
         a, b = (next(e for e in self._mine if e.megatron[0] == stem + factor) for factor in "ab")
         zeros = torch.zeros(self._shapes[b.hf[0]])
-        projection = Projection(_chunk(self._start(a, seed), a).to(like), _chunk(zeros, b).to(like))
+        projection = Projection(_shard(self._start(a, seed), a).to(like), _shard(zeros, b).to(like))
         for factor, entry in ((projection.a, a), (projection.b, b)):
             if entry.split is not None:  # a gradient norm counts the parts of all ranks, and of whole factors one
                 set_tensor_model_parallel_attributes(factor, True, entry.split, 1)
@@ -229,20 +234,19 @@ def check_targets(architecture: Architecture, lora: LoraSpec) -> None:
         )
 
 
-def adapter_mappings(architecture: Architecture, lora: LoraSpec, stages: int) -> list[ParameterMapping]:
+def adapter_mappings(architecture: Architecture, lora: LoraSpec, stages: int, chunks: int) -> list[ParameterMapping]:
     """The factors of all adapters, in the order of layers and targets."""
-    per_stage = architecture.layers // stages
     mappings = []
     for layer in range(architecture.layers):
+        below, owner = layer_place(layer, architecture.layers, stages, chunks)
         for target in (t for t in PLACES if t in lora.targets):
             place, block = PLACES[target]
-            stem = f"decoder.layers.{layer % per_stage}.{place}.adapter.projections.{target}."
+            stem = f"{below}{place}.adapter.projections.{target}."
             name = f"model.layers.{layer}.{block}.{target}."
             column = place in FUSED
-            stage = layer // per_stage
             mappings += [
-                ParameterMapping((stem + "a",), (name + "lora_A.weight",), stage, split=None if column else 1),
-                ParameterMapping((stem + "b",), (name + "lora_B.weight",), stage, split=0 if column else None),
+                ParameterMapping((stem + "a",), (name + "lora_A.weight",), owner, split=None if column else 1),
+                ParameterMapping((stem + "b",), (name + "lora_B.weight",), owner, split=0 if column else None),
             ]
     return mappings
 
@@ -251,7 +255,7 @@ def adapter_shapes(architecture: Architecture, lora: LoraSpec) -> dict[str, tupl
     """Shape of every factor by name."""
     weights = hf_shapes(architecture)
     shapes: dict[str, tuple[int, ...]] = {}
-    for entry in adapter_mappings(architecture, lora, 1):
+    for entry in adapter_mappings(architecture, lora, 1, 1):
         stem, factor = entry.hf[0].removesuffix(".weight").rsplit(".", 1)
         outputs, inputs = weights[stem + ".weight"]
         shapes[entry.hf[0]] = (lora.rank, inputs) if factor == "lora_A" else (outputs, lora.rank)
@@ -277,20 +281,12 @@ def _only(place: str) -> str:
     return next(target for target, (layer, _) in PLACES.items() if layer == place)
 
 
-def _chunk(tensor: Tensor, entry: ParameterMapping) -> Tensor:
+def _shard(tensor: Tensor, entry: ParameterMapping) -> Tensor:
     if entry.split is None:
         return tensor
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
     shard: Tensor = tensor.chunk(size, dim=entry.split)[rank]
     return shard.clone()
-
-
-def _stage() -> int:
-    return int(parallel_state.get_pipeline_model_parallel_rank())
-
-
-def _stages() -> int:
-    return int(parallel_state.get_pipeline_model_parallel_world_size())
 
 
 def _with_gradient(module: Any, inputs: Any, output: Tensor) -> Tensor:

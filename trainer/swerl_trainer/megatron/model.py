@@ -6,16 +6,12 @@ Face names and order on every rank, gathered over tensor- and pipeline-parallel 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from swerl_api import TrainerSpec
 from swerl_trainer.megatron.architecture import Architecture
-from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.conversion import (
     EMBEDDING,
     OUTPUT,
@@ -31,7 +27,8 @@ from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import ConversionError
 from swerl_trainer.megatron.hf_folder import HFReader
 from swerl_trainer.megatron.lora import Adapters
-from torch import Tensor
+from swerl_trainer.megatron.process_group import chunks_per_stage, stage, stages
+from torch import Tensor, nn
 
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
@@ -39,86 +36,27 @@ from megatron.core.transformer.enums import ModelType
 from megatron.core.transformer.moe.router import TopKRouter
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-_RECOMPUTE: dict[str, dict[str, object]] = {
-    "none": {},
-    "selective": {"recompute_granularity": "selective"},
-    "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
-}
+
+def build_model(architecture: Architecture, config: TransformerConfig, device: Device) -> nn.ModuleList:
+    """This rank's chunks of layers, each a GPTModel, with undefined weights."""
+    chunks = range(chunks_per_stage())
+    return nn.ModuleList(_build_chunk(architecture, config, device, chunk) for chunk in chunks)
 
 
-def transformer_config(architecture: Architecture, rank: RankConfig, device: Device) -> TransformerConfig:
-    """Megatron's configuration of `architecture` in the layout of `rank.trainer`."""
-    dtype = getattr(torch, rank.dtype)
-    trainer = rank.trainer
-    return TransformerConfig(
-        num_layers=architecture.layers,
-        hidden_size=architecture.hidden,
-        num_attention_heads=architecture.heads,
-        num_query_groups=architecture.groups,
-        kv_channels=architecture.head_size,
-        ffn_hidden_size=architecture.intermediate,
-        normalization="RMSNorm",
-        layernorm_epsilon=architecture.norm_epsilon,
-        qk_layernorm=architecture.family.qk_norm,
-        add_qkv_bias=architecture.family.qkv_bias,
-        softmax_scale=_softmax_scale(architecture),
-        gated_linear_unit=True,
-        activation_func=F.silu,
-        add_bias_linear=False,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        attention_softmax_in_fp32=True,
-        perform_initialization=False,
-        params_dtype=dtype,
-        pipeline_dtype=dtype,
-        bf16=dtype == torch.bfloat16,
-        tensor_model_parallel_size=trainer.tensor_parallel,
-        pipeline_model_parallel_size=trainer.pipeline_parallel,
-        context_parallel_size=trainer.context_parallel,
-        variable_seq_lengths=trainer.pipeline_parallel > 1,
-        moe_token_dispatcher_type="alltoall",  # dense models too: the only one that changing lengths allow
-        **_expert_config(architecture, trainer),
-        **device.config(trainer.tensor_parallel),
-        **_RECOMPUTE[trainer.recompute],
-    )
-
-
-def _expert_config(architecture: Architecture, trainer: TrainerSpec) -> dict[str, Any]:
-    """Routing as transformers computes it; the softmax of the chosen logits is the normalised softmax of all."""
-    experts = architecture.experts
-    if experts is None:
-        return {}
-    return {
-        "num_moe_experts": experts.count,
-        "moe_ffn_hidden_size": experts.intermediate,
-        "moe_layer_freq": [int(architecture.has_experts(layer)) for layer in range(architecture.layers)],
-        "moe_shared_expert_intermediate_size": experts.shared or None,
-        "moe_router_topk": experts.per_token,
-        "moe_router_pre_softmax": not experts.normalised,
-        "moe_router_score_function": experts.router,
-        "moe_router_enable_expert_bias": experts.router == "sigmoid",
-        "moe_router_topk_scaling_factor": experts.scaling if experts.scaling != 1.0 else None,
-        "moe_router_load_balancing_type": "none",
-        "moe_router_dtype": "fp32",
-        "expert_model_parallel_size": trainer.expert_parallel,
-        "expert_tensor_parallel_size": 1,
-    }
-
-
-def build_model(architecture: Architecture, config: TransformerConfig, device: Device) -> GPTModel:
-    """This rank's part of the model, with undefined weights."""
+def _build_chunk(architecture: Architecture, config: TransformerConfig, device: Device, chunk: int) -> GPTModel:
     model = GPTModel(
         config=config,
-        transformer_layer_spec=device.block_spec(config),
+        transformer_layer_spec=device.block_spec(config, chunk),
         vocab_size=architecture.rows(config.tensor_model_parallel_size),
         max_sequence_length=architecture.max_positions,
-        pre_process=parallel_state.is_pipeline_first_stage(),
-        post_process=parallel_state.is_pipeline_last_stage(),
+        pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=chunk),
+        post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=chunk),
         parallel_output=True,
         share_embeddings_and_output_weights=architecture.tied,
         position_embedding_type="rope",
         rotary_base=architecture.rope_base,
         rotary_percent=(architecture.rotary_size or architecture.head_size) / architecture.head_size,
+        vp_stage=chunk,
     )
     for module in model.modules():
         if isinstance(module, TopKRouter):
@@ -134,15 +72,8 @@ def _count_nothing(*_: Any, **__: Any) -> None:
     """In place of the count of tokens per expert, from which Megatron would compute other biases."""
 
 
-def _softmax_scale(architecture: Architecture) -> float | None:
-    """Scale of the attention's logits: the rotary's factor scales queries and keys, all of whose dimensions rotate."""
-    if architecture.rotary is None:
-        return None
-    return float(architecture.rotary.attention_factor**2 / math.sqrt(architecture.head_size))
-
-
 @torch.no_grad()
-def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) -> None:
+def load_weights(model: nn.ModuleList, reader: HFReader, architecture: Architecture) -> None:
     """Fill this rank's shards. Raises ConversionError when the folder is not this architecture's."""
     check_tensors(reader.shapes(), architecture, str(reader.folder))
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
@@ -155,10 +86,11 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
     for entry in owned(architecture):
         chunks = reader.chunks(entry.hf, entry.split, rank, size)
         parameter(parameters, entry).copy_(to_megatron(entry, chunks, architecture, size))
-    if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
-        output = ParameterMapping(("output_layer.weight",), (EMBEDDING,), 0, split=0)
+    name = f"{len(model) - 1}.output_layer.weight"
+    if architecture.tied and name in parameters:  # the last stage's own copy of the embedding
+        output = ParameterMapping((name,), (EMBEDDING,), 0, split=0)
         chunks = reader.chunks(output.hf, 0, rank, size)
-        parameters["output_layer.weight"].copy_(to_megatron(output, chunks, architecture, size))
+        parameters[name].copy_(to_megatron(output, chunks, architecture, size))
 
 
 def check_tied(reader: HFReader, rank: int, size: int) -> None:
@@ -171,7 +103,7 @@ def check_tied(reader: HFReader, rank: int, size: int) -> None:
         )
 
 
-def tensors_of(model: GPTModel) -> dict[str, Tensor]:
+def tensors_of(model: nn.ModuleList) -> dict[str, Tensor]:
     """Parameters, and the routers' biases, which are none."""
     biases = {name: b for name, b in model.named_buffers() if name.endswith("router.expert_bias")}
     return dict(model.named_parameters()) | biases
@@ -179,15 +111,14 @@ def tensors_of(model: GPTModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def export_weights(
-    model: GPTModel,
+    model: nn.ModuleList,
     architecture: Architecture,
     names: Sequence[str] | None = None,
     adapters: Adapters | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
     """Whole tensors in Hugging Face names, with `adapters` merged; with `names` only those. A collective of all
     tensor/pipeline ranks."""
-    entries = parameter_mappings(architecture, _stages(), parallel_state.get_expert_model_parallel_world_size())
-    selected = [entry for entry in entries if names is None or set(entry.hf) & set(names)]
+    selected = [entry for entry in _mappings(architecture) if names is None or set(entry.hf) & set(names)]
     for name, whole in _whole_tensors(model, architecture, selected, hf_shapes(architecture)):
         factors = adapters.factors_of(name) if adapters else []
         if adapters and factors:
@@ -198,13 +129,15 @@ def export_weights(
 
 
 @torch.no_grad()
-def export_adapters(model: GPTModel, architecture: Architecture, adapters: Adapters) -> Iterator[tuple[str, Tensor]]:
+def export_adapters(
+    model: nn.ModuleList, architecture: Architecture, adapters: Adapters
+) -> Iterator[tuple[str, Tensor]]:
     """Whole factors by name, as `adapter_shapes` has them. A collective of all tensor/pipeline ranks."""
     return _whole_tensors(model, architecture, adapters.mappings(), adapters.shapes())
 
 
 def _whole_tensors(
-    model: GPTModel,
+    model: nn.ModuleList,
     architecture: Architecture,
     entries: Sequence[ParameterMapping],
     shapes: Mapping[str, tuple[int, ...]],
@@ -213,19 +146,21 @@ def _whole_tensors(
     parameters = tensors_of(model)
     like = next(iter(parameters.values()))
     for entry in entries:
-        local = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
+        local = entry.stage == stage()
         gathered = list(_gather(parameters, entry, architecture)) if local else []
         for position, name in enumerate(entry.hf):
             whole = gathered[position][1] if local else like.new_empty(shapes[name], dtype=dtype_of(name, like.dtype))
-            if _stages() > 1:
+            if stages() > 1:
                 whole = whole.contiguous()
                 group = parallel_state.get_pipeline_model_parallel_group()
                 dist.broadcast(whole, src=dist.get_global_rank(group, entry.stage), group=group)
             yield name, whole
 
 
-def _stages() -> int:
-    return int(parallel_state.get_pipeline_model_parallel_world_size())
+def _mappings(architecture: Architecture) -> list[ParameterMapping]:
+    """Every parameter of the model, in the layout of this rank's groups."""
+    experts = parallel_state.get_expert_model_parallel_world_size()
+    return parameter_mappings(architecture, stages(), experts, chunks_per_stage())
 
 
 def _gather(
@@ -269,12 +204,9 @@ def _gather_expert(
 
 def owned(architecture: Architecture) -> Iterator[ParameterMapping]:
     """The parameters that this rank holds, in the order of the Hugging Face model."""
-    stage, expert_rank = (
-        parallel_state.get_pipeline_model_parallel_rank(),
-        parallel_state.get_expert_model_parallel_rank(),
-    )
-    entries = parameter_mappings(architecture, _stages(), parallel_state.get_expert_model_parallel_world_size())
-    return (entry for entry in entries if entry.stage == stage and entry.expert_rank in (None, expert_rank))
+    own, expert_rank = stage(), parallel_state.get_expert_model_parallel_rank()
+    entries = _mappings(architecture)
+    return (entry for entry in entries if entry.stage == own and entry.expert_rank in (None, expert_rank))
 
 
 def parameter(parameters: dict[str, Tensor], entry: ParameterMapping) -> Tensor:

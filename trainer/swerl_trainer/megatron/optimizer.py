@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,8 +26,8 @@ _OFFLOAD: dict[str, Any] = {
 }
 
 
-def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: Device) -> Any:
-    """Megatron's distributed optimizer of `module`. Raises TrainerError when `offload` is not possible."""
+def build_optimizer(modules: Sequence[DistributedDataParallel], rank: RankConfig, device: Device) -> Any:
+    """Megatron's distributed optimizer of `modules`. Raises TrainerError when `offload` is not possible."""
     offload = rank.trainer.offload and device.cuda
     if offload and not device.transformer_engine:
         raise TrainerError(
@@ -46,6 +47,6 @@ def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: D
         use_distributed_optimizer=True,
         **(_OFFLOAD if offload else {}),
     )
-    optimizer = get_megatron_optimizer(config, [module])
+    optimizer = get_megatron_optimizer(config, list(modules))
     keep_parts(optimizer)
     return optimizer

@@ -26,6 +26,7 @@ def join_process_group(config: RankConfig, device: Device, rank: int, world_size
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=trainer.tensor_parallel,
         pipeline_model_parallel_size=trainer.pipeline_parallel,
+        virtual_pipeline_model_parallel_size=trainer.virtual_pipeline if trainer.virtual_pipeline > 1 else None,
         context_parallel_size=trainer.context_parallel,
         expert_model_parallel_size=trainer.expert_parallel,
         expert_tensor_parallel_size=1,
@@ -33,3 +34,18 @@ def join_process_group(config: RankConfig, device: Device, rank: int, world_size
     torch.manual_seed(config.algorithm.seed)
     # No dropout anywhere: the tracker without CUDA generators serves both devices.
     model_parallel_cuda_manual_seed(config.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
+
+
+def stage() -> int:
+    """The pipeline stage of this rank."""
+    return int(parallel_state.get_pipeline_model_parallel_rank())
+
+
+def stages() -> int:
+    """Pipeline stages."""
+    return int(parallel_state.get_pipeline_model_parallel_world_size())
+
+
+def chunks_per_stage() -> int:
+    """Chunks of layers that each pipeline stage has; above 1 the stages are interleaved."""
+    return int(parallel_state.get_virtual_pipeline_model_parallel_world_size() or 1)

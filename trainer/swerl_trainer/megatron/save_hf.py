@@ -10,12 +10,11 @@ from swerl_trainer.megatron.architecture import Architecture
 from swerl_trainer.megatron.hf_folder import write_adapter, write_folder
 from swerl_trainer.megatron.lora import Adapters, peft_config
 from swerl_trainer.megatron.model import export_adapters, export_weights
-
-from megatron.core.models.gpt import GPTModel
+from torch import nn
 
 
 def save_model(
-    folder: Path, like: Path, model: GPTModel, architecture: Architecture, adapters: Adapters | None
+    folder: Path, like: Path, model: nn.ModuleList, architecture: Architecture, adapters: Adapters | None
 ) -> None:
     """Write the weights, adapters merged, with the configuration and tokenizer of the folder `like`."""
     tensors = export_weights(model, architecture, adapters=adapters)
@@ -25,7 +24,9 @@ def save_model(
     dist.barrier()
 
 
-def save_adapter(folder: Path, base: Path, model: GPTModel, architecture: Architecture, adapters: Adapters) -> None:
+def save_adapter(
+    folder: Path, base: Path, model: nn.ModuleList, architecture: Architecture, adapters: Adapters
+) -> None:
     """Write the adapters of the model in the folder `base` in the format of PEFT."""
     factors = export_adapters(model, architecture, adapters)
     if dist.get_rank() == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from swerl_api import LoraSpec
 from swerl_trainer.megatron.background_save import BackgroundSave, PlannedSave
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.lora import Adapters
+from torch import nn
 
 from megatron.core import dist_checkpointing, parallel_state
 from megatron.core.dist_checkpointing.dict_utils import nested_values
 from megatron.core.dist_checkpointing.strategies import filesystem_async
 from megatron.core.dist_checkpointing.strategies.fully_parallel import FullyParallelSaveStrategyWrapper
-from megatron.core.models.gpt import GPTModel
 
 _PREFIX = "model."
 _STATES = "optimizer"  # key of the optimizer's states
@@ -32,7 +33,7 @@ _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
 
 def begin_save(
-    folder: Path, model: GPTModel, optimizer: Any, updates: int, device: Device, adapters: Adapters | None
+    folder: Path, model: nn.ModuleList, optimizer: Any, updates: int, device: Device, adapters: Adapters | None
 ) -> BackgroundSave:
     """Copy the state, and start writing it to `folder`, which is made if it is missing; with `adapters` them alone,
     without the model's weights."""
@@ -58,7 +59,7 @@ def begin_save(
     return BackgroundSave(folder, planned, live)
 
 
-def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
+def load_state(folder: Path, model: nn.ModuleList, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
     """Restore from `folder`; returns `updates`."""
     patched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if not device.transformer_engine:
@@ -79,7 +80,7 @@ def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, ad
     return int(loaded["updates"])
 
 
-def restore_weights(folder: Path, model: GPTModel, adapters: Adapters | None) -> None:
+def restore_weights(folder: Path, model: nn.ModuleList, adapters: Adapters | None) -> None:
     """The weights alone from `folder`, whatever else is there."""
     _take(model, adapters, dist_checkpointing.load(_sharded_weights(model, adapters), str(folder)))
 
@@ -90,11 +91,17 @@ def lora_of(folder: Path) -> LoraSpec | None:
     return None if fields is None else LoraSpec.model_validate(fields)
 
 
-def _take(model: GPTModel, adapters: Adapters | None, loaded: dict[str, Any]) -> None:
+def _take(model: nn.ModuleList, adapters: Adapters | None, loaded: dict[str, Any]) -> None:
     if adapters is not None:
         return adapters.load(loaded)
-    model.load_state_dict({n.removeprefix(_PREFIX): v for n, v in loaded.items() if n.startswith(_PREFIX)})
+    for number, chunk in enumerate(model):
+        chunk.load_state_dict({name.removeprefix(_PREFIX): value for name, value in loaded[_chunk(number)].items()})
     return None
+
+
+def _chunk(number: int) -> str:
+    """Key of the weights of one chunk of layers, whose tensors have the same names under every layout."""
+    return f"chunk{number}"
 
 
 def _has_tensor(described: Any) -> bool:
@@ -113,10 +120,14 @@ def _initialise(optimizer: Any, device: Device) -> None:
     return None
 
 
-def _sharded_weights(model: GPTModel, adapters: Adapters | None) -> dict[str, Any]:
+def _sharded_weights(model: nn.ModuleList, adapters: Adapters | None) -> dict[str, Any]:
     if adapters is not None:
         return dict(adapters.sharded())
-    return dict(model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA)))
+    chunks: Iterable[Any] = model
+    return {
+        _chunk(number): chunk.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
+        for number, chunk in enumerate(chunks)
+    }
 
 
 def _members(optimizer: Any) -> list[Any]:

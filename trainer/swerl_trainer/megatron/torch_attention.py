@@ -21,9 +21,10 @@ from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 
-def block_spec(config: TransformerConfig) -> Any:
-    """Megatron's local spec of this pipeline stage's layers, with attention that understands packed sequences."""
-    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+def block_spec(config: TransformerConfig, chunk: int) -> Any:
+    """Megatron's local spec of the layers of this pipeline stage's `chunk`, with attention that understands packed
+    sequences."""
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm", vp_stage=chunk)
     for layer in spec.layer_specs:
         parts, attention = layer.submodules, layer.submodules.self_attention.submodules
         attention.core_attention = PackedAttention

@@ -34,7 +34,8 @@ from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.logprobs import forward
 from swerl_trainer.megatron.lora import Adapters, check_targets
 from swerl_trainer.megatron.metrics import last_stage_metrics, over_minibatches, step_counts, utilisation
-from swerl_trainer.megatron.model import build_model, load_weights, transformer_config
+from swerl_trainer.megatron.model import build_model, load_weights
+from swerl_trainer.megatron.model_config import transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.phases import Phases
@@ -105,7 +106,7 @@ class MegatronTrainer:
             steps = self._optimiser_steps(batch)
             metrics = [self._update(part) for part in steps]
             with self.device.active():
-                gather_weights(self.module)
+                gather_weights(self.modules)
         seconds = time.monotonic() - began
         parts = self.phases.take()
         passes = 3 if self.adapters is None else 2  # frozen weights have no gradients
@@ -159,7 +160,7 @@ class MegatronTrainer:
         """Leave the process group and free its threads; the trainer cannot be used afterwards."""
         parallel_state.destroy_model_parallel()
         dist.destroy_process_group()
-        release(self.module)
+        release(self.modules)
 
     def set_learning_rate(self, lr: float) -> None:
         """Learning rate from the next step on."""
@@ -168,18 +169,19 @@ class MegatronTrainer:
     def release_memory(self) -> None:
         """Free gradients and cached memory on a GPU until the next step; weights and optimizer stay."""
         if self.device.cuda:
-            self.module.offload_grad_buffers()
+            for module in self.modules:
+                module.offload_grad_buffers()
 
     def _build(self) -> None:
         config = transformer_config(self.architecture, self.config, self.device)
         self.model = build_model(self.architecture, config, self.device)
-        module = Float16Module(config, self.model) if config.bf16 else self.model
+        chunks = [Float16Module(config, chunk) if config.bf16 else chunk for chunk in self.model]
         with open_folder(Path(self.config.model)) as reader:
             load_weights(self.model, reader, self.architecture)
         lora, seed = self.config.lora, self.algorithm.seed
         self.adapters = Adapters(self.model, self.architecture, lora, seed) if lora else None
-        self.module = wrap(config, module, self.device, updates_per_step=self.algorithm.minibatches)
-        self.optimizer = build_optimizer(self.module, self.config, self.device)
+        self.modules = wrap(config, chunks, self.device, updates_per_step=self.algorithm.minibatches)
+        self.optimizer = build_optimizer(self.modules, self.config, self.device)
         config.grad_scale_func = self.optimizer.scale_loss
         self.megatron_config = config
 
@@ -205,15 +207,16 @@ class MegatronTrainer:
         scale = len(micro_batches) * parallel_state.get_data_parallel_world_size()
         algorithm = supervised(self.algorithm) if batch.demonstrations else self.algorithm
         with self.device.active():
-            if self.device.cuda:
-                self.module.restore_grad_buffers()  # no-op unless they were released
-            self.module.zero_grad_buffer()
+            for module in self.modules:
+                if self.device.cuda:
+                    module.restore_grad_buffers()  # no-op unless they were released
+                module.zero_grad_buffer()
             self.optimizer.zero_grad()
             finish = partial(report_loss, algorithm=algorithm, scale=scale)
             with self.phases.during("forward_backward"):
                 reports = self._schedule(micro_batches, algorithm, finish, forward_only=False)
             counts = {"lr": self.lr, "micro_batches": float(len(micro_batches))}
-            if not gradients_are_finite(self.module):
+            if not gradients_are_finite(self.modules):
                 return counts | self._skip()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
@@ -254,6 +257,7 @@ class MegatronTrainer:
             budget=trainer.max_tokens_per_gpu * trainer.context_parallel,
             ranks=parallel_state.get_data_parallel_world_size(),
             attention=self.shape.attention_cost,
+            multiple=trainer.pipeline_parallel if trainer.virtual_pipeline > 1 else 1,
         )
         multiple = 2 * trainer.context_parallel if trainer.context_parallel > 1 else 1
         if self.megatron_config.sequence_parallel:
@@ -271,11 +275,12 @@ class MegatronTrainer:
             output = forward(model, micro_batch, algorithm, self.device.torch, self.architecture.vocabulary)
             return output, partial(finish, micro_batch=micro_batch)
 
-        self.module.train(not forward_only)
+        for module in self.modules:
+            module.train(not forward_only)
         results: list[Any] = get_forward_backward_func()(
             forward_step_func=step,
-            data_iterator=iter(micro_batches),
-            model=[self.module],
+            data_iterator=[iter(micro_batches) for _ in self.modules],
+            model=self.modules,
             num_microbatches=len(micro_batches),
             seq_length=max(len(m.tokens) for m in micro_batches),
             micro_batch_size=1,

@@ -14,10 +14,9 @@ from swerl_trainer.megatron.architecture import Architecture
 from swerl_trainer.megatron.conversion import ParameterMapping, from_megatron
 from swerl_trainer.megatron.lora import Adapters
 from swerl_trainer.megatron.model import gather_shards, owned, parameter, tensors_of
-from torch import Tensor
+from torch import Tensor, nn
 
 from megatron.core import parallel_state
-from megatron.core.models.gpt import GPTModel
 
 
 def shared_names(architecture: Architecture) -> list[str]:
@@ -44,7 +43,7 @@ def replica() -> list[int]:
 
 @torch.no_grad()
 def part_weights(
-    model: GPTModel, architecture: Architecture, names: Sequence[str], adapters: Adapters | None
+    model: nn.ModuleList, architecture: Architecture, names: Sequence[str], adapters: Adapters | None
 ) -> Iterator[tuple[str, Tensor]]:
     """The whole tensors `names` of this rank's stage, with `adapters` merged. Unless all are experts', a collective of
     the tensor-parallel ranks."""
