@@ -11,7 +11,7 @@ import pytest
 import yaml
 from swerl_agent import RELEASE
 
-from cluster.layout import registry
+from cluster.layout import registry, swerl_home
 from release.__main__ import push_chart
 
 from .conftest import ROOT
@@ -50,10 +50,11 @@ def test_chart_is_pulled_from_the_registry_and_names_the_release(folder: Path, t
     assert images == {f"registry.example.org/team/swe-rl/operator:{RELEASE}"}
 
 
-def test_push_of_uncommitted_changes_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_push_of_uncommitted_changes_is_refused(tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(copy)], check=True)
     (copy / "README.md").write_text("changed")
     command = [sys.executable, "-m", "release", "--no-images", "--push", "registry.example.org/team"]
-    done = subprocess.run(command, cwd=copy, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    own = {"PATH": "/usr/bin:/bin", "SWERL_HOME": str(swerl_home())}  # the clone's code alone
+    done = subprocess.run(command, cwd=copy, env=own, capture_output=True, text=True)
     assert done.returncode == 1 and "uncommitted changes (M README.md" in done.stderr
