@@ -28,7 +28,7 @@ class RecordingEngine(EngineClient):
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.refused_call = refused_call
 
-    async def _post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def _post(self, call: str, body: dict[str, Any], timeout: float = 0.0) -> dict[str, Any]:
         self.calls.append((call, body))
         if call == self.refused_call:
             raise EngineError(f"{self.url}: {call}")
