@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -141,8 +142,15 @@ def run_ranks(tmp_path: Path) -> RunRanks:
         torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-W", "ignore", str(RANKS), str(job), str(world_size)]
-        completed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=800)
-        assert completed.returncode == 0, f"{completed.stdout[-2000:]}{completed.stderr[-6000:]}"
+        with subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        ) as launcher:
+            try:
+                output, _ = launcher.communicate(timeout=800)
+            except subprocess.TimeoutExpired:
+                os.killpg(launcher.pid, signal.SIGKILL)  # the ranks too, which hold its output
+                raise
+        assert launcher.returncode == 0, output[-8000:]
         report: dict[str, Any] = torch.load(out, weights_only=False)
         return report
 

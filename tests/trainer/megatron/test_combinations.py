@@ -67,8 +67,17 @@ def agree(name: str, found: dict[str, Any], alone: dict[str, Any]) -> None:
         assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=2e-4), name
 
 
+def make_mixtures(folder: Path) -> dict[str, Path]:
+    """Mixtures of two and of four layers."""
+    found = {"tied": folder / "mixture", "deep": folder / "deep-mixture"}
+    make_model(found["tied"], **GLM)
+    make_model(found["deep"], **GLM, num_hidden_layers=4)
+    return found
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize("kind", ["dense", "mixture"])
 def test_combined_axes_train_as_one_rank(
     run_ranks: RunRanks,
     make_config: MakeConfig,
@@ -76,14 +85,12 @@ def test_combined_axes_train_as_one_rank(
     batch: Batch,
     models: dict[str, Path],
     tmp_path: Path,
+    kind: str,
     ranks: int,
 ) -> None:
-    mixtures = {"tied": tmp_path / "mixture", "deep": tmp_path / "deep-mixture"}
-    make_model(mixtures["tied"], **GLM)
-    make_model(mixtures["deep"], **GLM, num_hidden_layers=4)
+    folders, layouts = (models, DENSE) if kind == "dense" else (make_mixtures(tmp_path), MIXTURE)
     cases = {
         name: make_config(model=str(folders["deep" if "virtual_pipeline" in layout else "tied"]), **TERMS, **layout)
-        for folders, layouts in ((models, DENSE), (mixtures, MIXTURE))
         for name, layout in layouts[ranks].items()
     }
     report = run_ranks(ranks, cases, batch, only_steps=True, devices=DEVICES)
