@@ -57,7 +57,8 @@ def source_volumes(name: str, target: str, source: SourceSpec) -> PodVolumes:
     copy = {
         "name": f"copy-{name}",
         "image": source.image.reference,
-        "command": ["sh", "-c", 'cp -a "$0/." "$1/"', source.image.path, target],
+        # Not -a: without capabilities no user may give files away to the owners that they have in the image.
+        "command": ["sh", "-c", 'cp -RP "$0/." "$1/"', source.image.path, target],
         "volumeMounts": [mount(name, target)],
         "securityContext": RESTRICTED,
         "resources": HELPER_RESOURCES,

@@ -45,8 +45,10 @@ class EngineInAPod:
         return counts
 
     def _ip(self) -> str:
-        self._world.kubectl("wait", f"pod/{self._name}", "--for=condition=Ready", "--timeout=110s")
-        return self._world.kubectl("get", "pod", self._name, "-o", "jsonpath={.status.podIP}")
+        ready = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+        place = ("get", "pod", self._name, "-o")
+        self._world.until(lambda: self._world.kubectl(*place, ready), lambda found: found == "True", 400)
+        return self._world.kubectl(*place, "jsonpath={.status.podIP}")
 
 
 def config_map(kube: JobNamespace, name: str, data: dict[str, str]) -> None:

@@ -31,6 +31,12 @@ def _name(job: Body) -> str:
     return str(job["metadata"]["name"])
 
 
+def _ends_of_init_containers(kube: JobNamespace, pod: str) -> dict[str, int]:
+    """Exit codes by name. What is copied here has files of several owners."""
+    statuses = json.loads(kube.kubectl("get", "pod", pod, "-o", "json"))["status"].get("initContainerStatuses", [])
+    return {one["name"]: one["state"]["terminated"]["exitCode"] for one in statuses if "terminated" in one["state"]}
+
+
 def test_pods_that_the_server_refuses_are_reported_before_a_cluster_exists(
     kube: JobNamespace, operator: Operator, job: Body
 ) -> None:
@@ -58,5 +64,8 @@ def test_ray_pods_have_what_their_template_adds(kube: JobNamespace, operator: Op
     assert {"name": "NCCL_DEBUG", "value": "INFO"} in ray["env"]
     mounts = {mount["mountPath"]: mount for mount in ray["volumeMounts"]}
     assert mounts["/scratch"]["readOnly"] is True and {"/swerl/output", "/dev/shm"} <= mounts.keys()
+    kube.until(
+        lambda: _ends_of_init_containers(kube, pod["metadata"]["name"]).get("copy-model"), lambda code: code == 0
+    )
     missing = f"train 0 of 1 (Pod {pod['metadata']['name']} is Pending"
     kube.until(lambda: kube.condition(name, "ClusterReady").get("message", ""), lambda text: missing in text)
