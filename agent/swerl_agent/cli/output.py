@@ -15,13 +15,12 @@ TEXT, JSON = "text", "json"
 
 
 def _output_option(*names: str) -> Decorator:
-    return click.option(
-        "-o", *names, "output_format", type=click.Choice([TEXT, JSON]), default=TEXT, help="default: text"
-    )
+    return click.option(*names, "output_format", type=click.Choice([TEXT, JSON]), default=TEXT, help="default: text")
 
 
-output_option = _output_option("--output")
-output_format_option = _output_option("--output-format")  # of commands whose --output is a folder or a file
+output_option = _output_option("-o", "--output")
+output_format_option = _output_option("-o", "--output-format")  # of commands whose --output is a folder
+long_output_format_option = _output_option("--output-format")  # of commands that exist to write -o, a file or folder
 
 
 def is_json(options: Options) -> bool:

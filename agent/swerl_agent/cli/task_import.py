@@ -21,7 +21,7 @@ from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 
 from .command import Options, runs, together
-from .output import output_format_option, print_result
+from .output import long_output_format_option, print_result
 from .task_options import eval_scripts, quarantine_option, rewrite_option, script_option, source_option
 from .values import NATURAL, PATH
 
@@ -43,7 +43,7 @@ row_options = together(
     click.option("--whole-rows", is_flag=True, help="reference fix and tests in the same file"),
     click.option("--keep-going", is_flag=True, help="leave malformed rows out; exit code 1"),
     rewrite_option,
-    output_format_option,
+    long_output_format_option,
 )
 
 
@@ -53,7 +53,7 @@ row_options = together(
     f"SOURCE: {SOURCE}; default {DEFAULT_SOURCE}",
 )
 @click.argument("source", nargs=-1)
-@click.option("--output", type=PATH, required=True, help="the .jsonl file to write")
+@click.option("-o", "--output", type=PATH, required=True, help="the .jsonl file to write")
 @click.option("--append", is_flag=True, help="add to the file instead of replacing it")
 @click.option("--purpose", type=click.Choice(["train", "evaluation"]), default="train", help="default train")
 @click.option("--train-on-benchmark", is_flag=True, help="allow training on SWE-bench's test sets")
@@ -72,7 +72,7 @@ async def import_tasks(options: Options) -> int:
     help=f"Write an evaluation set's ids, images and tasks into a folder.\n\nSOURCE: {SOURCE}; default verified",
 )
 @click.argument("source", default="verified")
-@click.option("--output", type=PATH, required=True, help="the folder to write into")
+@click.option("-o", "--output", type=PATH, required=True, help="the folder to write into")
 @click.option("--name", default="verified", help="the tasks go to NAME_eval.jsonl (default verified)")
 @row_options
 @runs

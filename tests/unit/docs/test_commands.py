@@ -109,6 +109,17 @@ def test_every_block_is_in_its_language(block: Block) -> None:
             check(words, block)
 
 
+@pytest.mark.parametrize("script", sorted(ROOT.glob("examples/**/*.sh")), ids=name)
+def test_commands_of_an_example_are_taken(script: Path) -> None:
+    settings = dict(line.split("=", 1) for line in (script.parent / "settings.env").read_text().split() if "=" in line)
+    lines = script.read_text().replace("\\\n", " ").splitlines()
+    commands = [re.split(r" (?:\|\||>)", line)[0] for line in lines if line.startswith("swerl ")]
+    assert commands
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        parse([settings.get(word.removeprefix("$"), word) for word in words[1:]])
+
+
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_no_block_is_indented(page: Path) -> None:
     lines = page.read_text().splitlines()

@@ -21,7 +21,7 @@ def run_import(output_file: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Import into `out`; what was said on standard error. The exit code must be `code`."""
 
     def go(*arguments: object, code: int = 0) -> list[str]:
-        assert main(["tasks", "import", *map(str, arguments), "--output", str(output_file)]) == code
+        assert main(["tasks", "import", *map(str, arguments), "-o", str(output_file)]) == code
         return capsys.readouterr().err.splitlines()
 
     return go
