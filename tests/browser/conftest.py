@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.unit.agent.console.artifacts import PATCH, RESOLVED, episode, write_evaluation, write_job, write_rollout
 
-SECONDS = 20_000.0  # milliseconds for one action
+SECONDS = 60_000.0  # milliseconds for one action
 ATTACK = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]  # tests run as root in containers
 
