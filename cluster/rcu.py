@@ -6,10 +6,11 @@ The kernel's own remedy is the boot parameter `rcutree.kthread_prio=1`; this is 
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_NAMES = ("rcu_preempt", "rcu_sched", "rcu_exp_gp_kthread_worker", "rcu_exp_par_gp_kthread_worker/")
+_NAME = re.compile(r"rcu_(preempt|sched|exp_gp_kthread_worker|exp_par_gp_kthread_worker/\d+)")
 _PRIORITY = 1
 
 
@@ -31,5 +32,5 @@ def threads(proc: Path = Path("/proc")) -> Iterator[int]:
             name, command = (folder / "comm").read_text().strip(), (folder / "cmdline").read_bytes()
         except OSError:
             continue  # ended meanwhile
-        if not command and any(name == each or (each.endswith("/") and name.startswith(each)) for each in _NAMES):
+        if not command and _NAME.fullmatch(name):
             yield int(folder.name)
