@@ -181,10 +181,13 @@ def _model_volumes(attempt: Attempt) -> list[PodVolumes]:
 
 
 def _common_volumes(attempt: Attempt) -> list[PodVolumes]:
+    return [*_job_volumes(attempt), shared_memory_volumes(attempt.spec.trainer.shared_memory)]
+
+
+def _job_volumes(attempt: Attempt) -> list[PodVolumes]:
     return [
         config_map_volumes("job", JOB_FILE_DIRECTORY, attempt.name),
         output_volumes(OUTPUT_PATH, attempt.spec.checkpoint.volume),
-        shared_memory_volumes(attempt.spec.trainer.shared_memory),
     ]
 
 
@@ -197,11 +200,7 @@ def downloads_model(spec: SweRLJobSpec) -> bool:
 def _download(attempt: Attempt) -> PreflightDownload | None:
     if not downloads_model(attempt.spec):
         return None
-    volumes = [
-        config_map_volumes("job", JOB_FILE_DIRECTORY, attempt.name),
-        output_volumes(OUTPUT_PATH, attempt.spec.checkpoint.volume),
-    ]
-    return PreflightDownload(DOWNLOAD_COMMAND, volumes)
+    return PreflightDownload(DOWNLOAD_COMMAND, _job_volumes(attempt))
 
 
 def _sources(attempt: Attempt) -> dict[str, SourceSpec]:
