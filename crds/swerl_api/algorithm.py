@@ -163,7 +163,8 @@ class AlgorithmSpec(ApiModel):
     template, without the engines' log-probabilities, for comparison with text-based systems. The new tokens may differ
     from the sampled ones; templates that strip thinking also change the context."""
     max_staleness: int = Field(default=0, ge=0, le=64)
-    """Maximum age of an episode in weight versions; 0 is strictly on-policy."""
+    """Maximum age of an episode: changes of the weights between those that it was started with and those that it
+    trains. 0 is strictly on-policy."""
     partial_rollouts: bool = False
     """Continue unfinished episodes after a weight update instead of waiting for them; needs maxStaleness >= 1."""
     temperature: float = Field(default=1.0, gt=0, le=10)

@@ -19,7 +19,7 @@ from swerl_trainer.metrics.step_metrics import (
     train_metrics,
     unused_prefetch_metrics,
 )
-from swerl_trainer.rollout.group import Rollout, UnusedPrefetch
+from swerl_trainer.rollout.group import GroupRequest, GroupState, Rollout, StepGroups, UnusedPrefetch
 
 
 def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
@@ -28,6 +28,11 @@ def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, fl
         segments=[TokenSegment([5, 6, 7], [0, 1, 1])], turns=4, steps=3, format_errors=1,
         seconds=seconds or {}, error_code="" if valid else "pod_evicted",
     )  # fmt: skip
+
+
+def group(*rollouts: Rollout) -> GroupState:
+    request = GroupRequest("g", "train", 0, len(rollouts), 1, 1.0)
+    return GroupState(request, 0, rollouts=dict(enumerate(rollouts)))
 
 
 def test_means_leave_out_what_infrastructure_ended() -> None:
@@ -157,7 +162,8 @@ def test_every_metric_is_in_the_catalogue() -> None:
         step_scores={0: 1.0},
         segments=[TokenSegment([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )
-    reported = rollout_metrics([complete, rollout(valid=False)]) | group_metrics([[complete, complete]], {"stale": 1})
+    reported = rollout_metrics([complete, rollout(valid=False)])
+    reported |= group_metrics(StepGroups((group(complete, complete),), (), {"stale": 1}))
     reported |= staleness_metrics([complete], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
     reported |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
     reported |= dict.fromkeys(f"train/{name}" for name in METRICS if name not in TRAIN_NAMES)
@@ -269,8 +275,15 @@ def test_no_rollouts_give_no_figures() -> None:
 
 
 def test_groups_without_spread_are_counted_by_reward() -> None:
-    figures = group_metrics([[rollout(), rollout()], [rollout(), rollout(-1.0)]], {"equal_rewards": 2})
-    assert figures == {"rollout/zero_std/count_1": 1, "rollout/dynamic_filter/drop_equal_rewards": 2}
+    equal, mixed = group(rollout(), rollout(), rollout(-1.0, valid=False)), group(rollout(), rollout(-1.0))
+    figures = group_metrics(StepGroups((mixed,), (equal,), {"equal_rewards": 2}, started=5, carried_over=2))
+    assert figures == {
+        "rollout/zero_std/count_1": 1,
+        "rollout/dynamic_filter/drop_equal_rewards": 2,
+        "rollout/groups_started": 5,
+        "rollout/groups_trained": 1,
+        "rollout/groups_carried_over": 2,
+    }
 
 
 def test_training_figures_have_the_fields_names() -> None:

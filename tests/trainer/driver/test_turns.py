@@ -10,7 +10,7 @@ import pytest
 from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
 from swerl_trainer.driver.state import TrainingState
 from swerl_trainer.job import Job
-from swerl_trainer.rollout.dispatcher import StepGroups
+from swerl_trainer.rollout.group import StepGroups
 
 MakeJob = Callable[..., Job]
 GPU_JOB = {"trainer": {"image": "i", "gpus": 2}, "rollout": {"gpusPerEngine": 2}}
@@ -21,6 +21,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.changed: list[bool] = []  # by the updates that the dispatcher was told
         self.dispatcher = self
         self.position = 0
 
@@ -37,7 +38,8 @@ class Recorder:
     def traces(self, step: int) -> bool:
         return False
 
-    def updated(self, version: int) -> None: ...
+    def updated(self, version: int, *, changed: bool = True) -> None:
+        self.changed.append(changed)
 
     def pending(self) -> list[int]:
         return []
@@ -87,6 +89,7 @@ async def test_weights_are_sent_only_when_they_changed(make_job: MakeJob, record
         state.step = step
         await loop._after_updates(changed=changed)
     assert ("update_weights" in recorder.calls) is changed
+    assert recorder.changed == [changed, changed], "the dispatcher counts what the metrics count"
     assert (state.unchanged, state.without_signal) == (([], 0) if changed else ([1, 2], 2))
 
 
@@ -94,3 +97,4 @@ async def test_engines_that_share_gpus_get_the_weights_to_wake_up(make_job: Make
     loop = make_loop(make_job(**GPU_JOB), recorder, colocate=True)
     await loop._after_updates(changed=False)
     assert "update_weights" in recorder.calls
+    assert recorder.changed == [False], "weights that are sent again are the same"

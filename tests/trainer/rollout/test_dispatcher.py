@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
-from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, GroupState, Rollout, StartMembers
+from swerl_trainer.rollout.dispatcher import Dispatcher
+from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, Rollout, StartMembers
 from swerl_trainer.rollout.kept import KEPT, read_kept, write_kept
 
 from .dispatching import dispatcher, finish, mixed, started
@@ -245,52 +242,3 @@ def test_resumed_dispatcher_trains_what_was_complete_and_runs_again_what_is_stal
 def test_kept_rollouts_that_cannot_be_read_run_again(tmp_path: Path) -> None:
     (tmp_path / KEPT).write_bytes(b"of another version")
     assert read_kept(tmp_path) == []
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_every_group_is_accounted_for(seed: int) -> None:
-    """A random history: whatever is opened is trained, dropped for a reason, or pending; staleness stays in bounds."""
-    rng = random.Random(seed)
-    d = dispatcher(
-        tasks=7,
-        steps=6,
-        oversampling=rng.choice([1.0, 1.5]),
-        max_staleness=rng.choice([0, 1, 2]),
-        partial_rollouts=rng.random() < 0.5,
-        prefetch=rng.choice([0, 1, 3]),
-    )
-    trained: list[GroupState] = []
-    dropped = 0
-    while d.taken < 6:
-        d.actions()
-        end_one_episode(d, rng)
-        step = d.take()
-        if step is not None:
-            check_staleness(d, step)
-            trained += step.groups
-            dropped += sum(step.dropped.values())
-            d.drain()
-            run_until(d, rng, lambda: d.may_update())
-            d.updated(d.taken)
-    assert len(trained) == 12
-    stale = sum(d._dropped.values())
-    assert d.position == len(trained) + dropped + stale + len(d.pending())
-
-
-def check_staleness(d: Dispatcher, step: StepGroups) -> None:
-    assert all(0 <= d.taken - 1 - group.version <= d.algorithm.max_staleness for group in step.groups)
-
-
-def end_one_episode(d: Dispatcher, rng: random.Random) -> None:
-    """End one running member."""
-    running = [(group.request.id, index) for group in d.groups.values() for index in sorted(group.running)]
-    if running:
-        group, index = rng.choice(running)
-        valid = rng.random() > 0.2
-        d.graded(Rollout(group, index, "t", valid=valid, reward=rng.choice([1.0, -1.0])))
-
-
-def run_until(d: Dispatcher, rng: random.Random, done: Callable[[], bool]) -> None:
-    while not done():
-        d.actions()
-        end_one_episode(d, rng)

@@ -15,7 +15,7 @@ from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.metrics.sinks import PrometheusSink
 from swerl_trainer.metrics.step_metrics import Metrics as Row
 from swerl_trainer.metrics.step_metrics import group_metrics, rollout_metrics, staleness_metrics
-from swerl_trainer.rollout.group import Rollout
+from swerl_trainer.rollout.group import GroupRequest, GroupState, Rollout, StepGroups
 
 from tests.ports import free_port
 
@@ -42,7 +42,8 @@ ROLLOUTS = (rollout(0, resolved=True), rollout(1), rollout(2, valid=False))
 def step_row() -> Row:
     """The metrics of a step: those of the episodes as the trainer computes them, all others of the catalogue."""
     others = {name: 0.25 for name in NAMES if "<" not in name}
-    groups = group_metrics([[ROLLOUTS[0], ROLLOUTS[0]]], {"equal_rewards": 2})
+    group = GroupState(GroupRequest("g1", "train", 0, 2, 1, 1.0), 0, rollouts={0: ROLLOUTS[0], 1: ROLLOUTS[0]})
+    groups = group_metrics(StepGroups((), (group,), {"equal_rewards": 2}, started=1))
     return others | rollout_metrics(ROLLOUTS) | groups | staleness_metrics(ROLLOUTS, 2)
 
 

@@ -40,8 +40,7 @@ from swerl_trainer.metrics.step_metrics import (
     unused_prefetch_metrics,
 )
 from swerl_trainer.rollout.canary import GoldCanary
-from swerl_trainer.rollout.dispatcher import StepGroups
-from swerl_trainer.rollout.group import GroupState
+from swerl_trainer.rollout.group import GroupState, StepGroups
 from swerl_trainer.rollout.runner import RolloutRunner
 
 logger = logging.getLogger(__name__)
@@ -193,7 +192,7 @@ class TrainingLoop:
     def _start_step(self, number: int) -> None:
         """Start the groups that wait for step `number` to end."""
         deps, state = self._deps, self._deps.state
-        deps.runner.dispatcher.updated(number)
+        deps.runner.dispatcher.updated(number, changed=number not in state.unchanged)
         state.position, state.pending = deps.runner.dispatcher.position, deps.runner.dispatcher.pending()
         self._kept = deps.runner.dispatcher.kept()
         deps.runner.dispatch()
@@ -252,8 +251,7 @@ class TrainingLoop:
             await self._deps.reporter.held_out(**{label: rate})
 
     def _group_metrics(self, groups: StepGroups) -> Metrics:
-        complete = [list(group.rollouts.values()) for group in (*groups.groups, *groups.filtered)]
-        return group_metrics(complete, groups.dropped) | lost_episode_metrics(groups.episodes, groups.lost)
+        return group_metrics(groups) | lost_episode_metrics(groups.episodes, groups.lost)
 
     async def _report(self, metrics: Metrics) -> None:
         state, steps = self._deps.state, self._deps.spec.algorithm.steps

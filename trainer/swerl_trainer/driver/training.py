@@ -135,6 +135,7 @@ class Training:
             taken=state.step,
             position=state.position,
             pending=state.pending,
+            unchanged=state.unchanged,
             kept=await asyncio.to_thread(read_kept, self._begun_from.folder) if self._begun_from else (),
         )
         runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving, metrics=self._metrics)

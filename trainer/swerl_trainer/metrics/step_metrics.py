@@ -13,7 +13,8 @@ from itertools import chain
 from statistics import fmean, median
 
 from swerl_agent.episode import time_metrics
-from swerl_trainer.rollout.group import Rollout, UnusedPrefetch
+from swerl_trainer.rollout.group import Rollout, StepGroups, UnusedPrefetch
+from swerl_trainer.rollout.staleness import staleness
 
 Metrics = dict[str, float]
 
@@ -86,12 +87,17 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
     }
 
 
-def group_metrics(groups: Iterable[Sequence[Rollout]], dropped: Mapping[str, int]) -> Metrics:
-    """Groups of equal rewards by that reward, and dropped groups by reason."""
-    metrics: Metrics = {f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in dropped.items()}
+def group_metrics(step: StepGroups) -> Metrics:
+    """What became of the groups that were started, and those of equal rewards by that reward."""
+    metrics: Metrics = {f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in step.dropped.items()}
+    metrics |= {
+        "rollout/groups_started": float(step.started),
+        "rollout/groups_trained": float(len(step.groups)),
+        "rollout/groups_carried_over": float(step.carried_over),
+    }
     equal: Counter[str] = Counter()
-    for rollouts in groups:
-        rewards = {rollout.reward for rollout in rollouts if rollout.valid}
+    for group in (*step.groups, *step.filtered):
+        rewards = {rollout.reward for rollout in group.valid}
         if len(rewards) == 1:
             equal[f"{rewards.pop():g}"] += 1
     return metrics | {f"rollout/zero_std/count_{reward}": float(count) for reward, count in equal.items()}
@@ -115,7 +121,7 @@ def staleness_metrics(rollouts: Sequence[Rollout], version: int, unchanged: Coll
     mean, largest, and how many episodes have each. A version has its step's number; steps in `unchanged` changed none.
     """
     oldest = [min(versions) for rollout in rollouts if rollout.valid and (versions := rollout.weight_versions)]
-    ages = [len(set(range(each + 1, version + 1)).difference(unchanged)) for each in oldest]
+    ages = [staleness(each, version, unchanged) for each in oldest]
     if not ages:
         return {}
     counts = {f"rollout/weight_staleness/count_{age}": float(count) for age, count in sorted(Counter(ages).items())}

@@ -2,7 +2,8 @@
 
 Guarantees:
 * Every group that was opened is trained, dropped for a counted reason, or listed by `pending` for the next attempt.
-* A group is trained at most `max_staleness` weight versions after the version that it was started with.
+* A group is trained at most `max_staleness` changes of the weights after those that it was started with. Steps that
+  changed none do not count; a step that is being trained does.
 * Groups start in the order of the tasks; a step's groups are handed out in that order too.
 * A rollout ended by infrastructure never counts. A group needs two rollouts that count, or one if advantages do not
   compare its members. Until then its failed members run again, at most `retries` times.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from swerl_api import AlgorithmSpec, SandboxSpec
 from swerl_trainer.algorithm.advantages import compares_groups, has_signal
@@ -30,22 +31,13 @@ from swerl_trainer.rollout.group import (
     GroupState,
     Rollout,
     StartMembers,
+    StepGroups,
 )
+from swerl_trainer.rollout.staleness import staleness
 
 STUCK_AFTER = 2  # consecutive steps' worth of groups that infrastructure ended; then the attempt ends
 RETRIES = 2  # times that the members of a group that infrastructure ended run again
 FILTERED_PER_STEP = 2  # groups without signal replaced per step, as a multiple of promptsPerStep; then they are kept
-
-
-@dataclass(frozen=True)
-class StepGroups:
-    """The groups of one training step."""
-
-    groups: tuple[GroupState, ...]  # to train on, in task order
-    filtered: tuple[GroupState, ...]  # complete, without signal: counted in the metrics, not trained
-    dropped: dict[str, int] = field(default_factory=dict)  # reason -> groups, since the last step
-    episodes: int = 0  # training episodes that ended since the last step, retries included
-    lost: dict[str, int] = field(default_factory=dict)  # error code -> those of them that infrastructure ended
 
 
 class Dispatcher:
@@ -62,6 +54,7 @@ class Dispatcher:
         position: int = 0,
         pending: Iterable[int] = (),
         kept: Iterable[GroupState] = (),
+        unchanged: Iterable[int] = (),
     ) -> None:
         self.algorithm = algorithm
         self.sandbox = sandbox
@@ -75,12 +68,14 @@ class Dispatcher:
         self.groups: dict[str, GroupState] = {}
         self._filtered: list[GroupState] = []
         self._dropped: Counter[str] = Counter()
+        self._started = 0  # training groups
         self._episodes = 0
         self._lost: Counter[str] = Counter()
         self._actions: list[DispatchAction] = []
         self._failures: list[Rollout] = []  # one per group since the last group that completed
         self._error_codes: set[str] = set()  # of all training episodes; "" for those that were not lost
-        fresh = [group for group in kept if taken - group.version <= algorithm.max_staleness]
+        self._unchanged = set(unchanged)  # steps that changed no weight
+        fresh = [group for group in kept if not self._stale(group)]
         for earlier in sorted(set(pending) - {group.position for group in fresh}):
             self._open(earlier)
         self.groups |= {group.request.id: replace(group, phase=GroupPhase.KEPT) for group in fresh}
@@ -107,10 +102,18 @@ class Dispatcher:
             self._close(group)
         self.taken += 1
         for group in [*self._of("train", GroupPhase.RUNNING), *self._of("train", GroupPhase.KEPT)]:
-            if self.taken - group.version > self.algorithm.max_staleness or self.taken >= self.steps:
+            if self._stale(group) or self.taken >= self.steps:
                 self._drop(group, "not_needed" if self.taken >= self.steps else "stale")
-        taken = StepGroups(tuple(chosen), tuple(self._filtered), dict(self._dropped), self._episodes, dict(self._lost))
-        self._filtered, self._dropped, self._episodes, self._lost = [], Counter(), 0, Counter()
+        taken = StepGroups(
+            groups=tuple(chosen),
+            filtered=tuple(self._filtered),
+            dropped=dict(self._dropped),
+            started=self._started,
+            carried_over=self._train_load(),
+            episodes=self._episodes,
+            lost=dict(self._lost),
+        )
+        self._filtered, self._dropped, self._started, self._episodes, self._lost = [], Counter(), 0, 0, Counter()
         return taken
 
     def may_update(self) -> bool:
@@ -125,10 +128,12 @@ class Dispatcher:
         """Start no further training groups until `updated`, unless they may run over an update."""
         self.draining = not self.algorithm.partial_rollouts
 
-    def updated(self, version: int) -> None:
-        """The engines have `version`."""
+    def updated(self, version: int, *, changed: bool = True) -> None:
+        """The engines have `version`, the weights after the step of that number, which `changed` them or did not."""
         self.version = version
         self.draining = False
+        if not changed:
+            self._unchanged.add(version)
 
     def episode_ended(self, group: str, index: int) -> None:
         """A member of a group no longer needs its sandbox; its verdict is pending."""
@@ -201,6 +206,10 @@ class Dispatcher:
     def _train_load(self) -> int:
         return len(self._of("train", GroupPhase.RUNNING)) + len(self._of("train", GroupPhase.KEPT))
 
+    def _stale(self, group: GroupState) -> bool:
+        """Whether the group is too old for the step after those that were handed out."""
+        return staleness(group.version, self.taken, self._unchanged) > self.algorithm.max_staleness
+
     def _next_group(self) -> GroupState:
         waiting = [*self._of("train", GroupPhase.DECLARED), *self._of("train", GroupPhase.PLANNED)]
         if waiting:
@@ -237,7 +246,8 @@ class Dispatcher:
             return self._drop(group, "infrastructure")
         self._failures.clear()
         limit = FILTERED_PER_STEP * self.algorithm.prompts_per_step
-        if self.algorithm.dynamic_filter and enough == 2 and len(self._filtered) < limit and not _has_signal(group):
+        signal = has_signal(rollout.reward for rollout in group.valid)
+        if self.algorithm.dynamic_filter and enough == 2 and len(self._filtered) < limit and not signal:
             self._filtered.append(group)
             return self._drop(group, "equal_rewards")
         group.phase = GroupPhase.KEPT
@@ -261,6 +271,7 @@ class Dispatcher:
         if group.starts == 0:
             group.version = self.version
             if group.request.purpose == "train":
+                self._started += 1
                 ahead = (self._train_load() - 1) // self.algorithm.prompts_per_step
                 group.request = replace(group.request, step=self.taken + 1 + ahead)
         self._actions.append(StartMembers(group.request, chosen, group.starts))
@@ -286,7 +297,3 @@ class Dispatcher:
 def policy_steps(algorithm: AlgorithmSpec) -> int:
     """Training steps that use rollouts."""
     return 0 if algorithm.name == "sft" else algorithm.steps
-
-
-def _has_signal(group: GroupState) -> bool:
-    return has_signal(rollout.reward for rollout in group.valid)

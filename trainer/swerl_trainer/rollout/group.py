@@ -124,6 +124,19 @@ class GroupState:
 
 
 @dataclass(frozen=True)
+class StepGroups:
+    """The groups of one training step; what was started is trained, dropped or carried over."""
+
+    groups: tuple[GroupState, ...]  # to train on, in task order
+    filtered: tuple[GroupState, ...]  # complete, without signal: counted in the metrics, not trained
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reason -> groups, since the last step
+    started: int = 0  # groups, since the last step
+    carried_over: int = 0  # groups that run or wait for a later step
+    episodes: int = 0  # training episodes that ended since the last step, retries included
+    lost: Mapping[str, int] = field(default_factory=dict)  # error code -> those of them that infrastructure ended
+
+
+@dataclass(frozen=True)
 class DeclareGroup:
     """Prefetch the sandboxes of a group."""
 

@@ -15,7 +15,7 @@ from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_kube.logs import log_ids
-from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
+from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import (
     DeclareGroup,
@@ -25,6 +25,7 @@ from swerl_trainer.rollout.group import (
     Purpose,
     Rollout,
     StartMembers,
+    StepGroups,
     UnusedPrefetch,
 )
 from swerl_trainer.rollout.operations import RolloutWorker
