@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -31,7 +32,6 @@ from torch.distributed.distributed_c10d import (
     PrefixStore,
     _new_process_group_helper,
     _world,
-    default_pg_timeout,
     rendezvous,
 )
 from transformers import Qwen3ForCausalLM
@@ -61,6 +61,7 @@ class InProcessTrainer:
         self._shared: torch.Tensor | None = None
         self.damages_next = False  # the last norm of the next transfer
         self.prepared = 0  # parts
+        self.before_bucket: Callable[[], None] | None = None  # called once, as the next bucket is sent
 
     async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]:
         with socket.socket() as probe:
@@ -76,9 +77,11 @@ class InProcessTrainer:
         world_size: int,
         group_name: str,
         backend: str,
-        timeout: float = 300.0,
+        timeout: float,
     ) -> None:
-        self._groups[group_name] = await asyncio.to_thread(_join, address, port, world_size, group_name, backend)
+        self._groups[group_name] = await asyncio.to_thread(
+            _join, address, port, world_size, group_name, backend, timedelta(seconds=timeout)
+        )
 
     async def weight_parts(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightPart]:
         named = self._named()
@@ -90,6 +93,9 @@ class InProcessTrainer:
         self.prepared += 1
 
     async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None:
+        if (call := self.before_bucket) is not None:
+            self.before_bucket = None
+            call()
         bucket = part.buckets[number]
         flat = flat_of([named for named in self._named() if named[0] in bucket.names])
         if self.damages_next and "model.norm.weight" in bucket.names:
@@ -138,10 +144,10 @@ def flat_of(named: Named) -> torch.Tensor:
     return torch.cat([value.reshape(-1).view(torch.uint8) for _, value in named])
 
 
-def _join(address: str, port: int, world_size: int, name: str, backend: str) -> dist.ProcessGroup:
-    store, rank, size = next(rendezvous(f"tcp://{address}:{port}", 0, world_size, timeout=default_pg_timeout))
+def _join(address: str, port: int, world_size: int, name: str, backend: str, timeout: timedelta) -> dist.ProcessGroup:
+    store, rank, size = next(rendezvous(f"tcp://{address}:{port}", 0, world_size, timeout=timeout))
     group, _ = _new_process_group_helper(
-        size, rank, [], Backend(backend), PrefixStore(name, store), group_name=name, timeout=default_pg_timeout
+        size, rank, [], Backend(backend), PrefixStore(name, store), group_name=name, timeout=timeout
     )
     _world.pg_group_ranks[group] = {i: i for i in range(world_size)}
     return group

@@ -83,7 +83,7 @@ class Server:
         call = request.match_info["call"]
         if call == "health_generate":
             await asyncio.sleep(self.delay)
-        else:
+        elif call != "ready":
             self.calls.append(call)
         if self.frozen_from in self.calls:
             await asyncio.Event().wait()
@@ -231,6 +231,17 @@ async def test_engine_that_freezes_in_a_weight_update_is_replaced_while_the_othe
         servers[0].starting.set()
         await until(lambda: pool.replaced == 1)
         assert servers[0].calls[-1] == "continue_generation" and len(routed) == 2 and frozen.url not in routed
+
+
+async def test_only_engine_that_freezes_in_a_weight_update_is_replaced_after_it() -> None:
+    server = Server()
+    async with watched(server) as (pool, routed):
+        server.freeze("begin_weight_update")
+        await pool.update_weights(1)
+        assert not routed and pool._link is None, "without an engine nothing is sent"
+        server.starting.set()
+        await until(lambda: pool.replaced == 1)
+        assert server.calls[-1] == "continue_generation" and len(routed) == 1
 
 
 async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:

@@ -106,17 +106,21 @@ async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
         RecordingEngine("a", [Location("a", 0)]),
         RecordingEngine("b", [Location("b", 0)], refused_call="update_weights_from_tensor"),
     ]
+    link = weight_link(source, engines, "ipc")  # type: ignore[arg-type]
     with pytest.raises(WeightTransferFailed) as failed:
-        await weight_link(source, engines, "ipc").send(1)  # type: ignore[arg-type]
+        await link.send(1)
     assert failed.value.engines == (engines[1],)
+    await link.abandon()
     assert source.released == 1
 
 
 async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -> None:
     good = RecordingEngine("a", [Location("a", 0)])
     bad = RecordingEngine("b", [Location("b", 0)], refused_call="update_weights_from_tensor")
+    link = weight_link(Ranks(), [good, bad], "ipc")  # type: ignore[arg-type]
     with pytest.raises(WeightTransferFailed):
-        await weight_link(Ranks(), [good, bad], "ipc").send(1)  # type: ignore[arg-type]
+        await link.send(1)
+    await link.abandon()
     assert good.names[-1] == "end_weight_update"  # a second begin without it is refused
     assert "continue_generation" not in good.names
     await weight_link(Ranks(), [good], "ipc").send(1)  # type: ignore[arg-type]
@@ -182,6 +186,8 @@ class FakeWeightSender:
         return False
 
     async def close(self) -> None: ...
+
+    async def abandon(self) -> None: ...
 
 
 @pytest.mark.parametrize(("backend", "starts_during_the_step"), [("ipc", 1), ("nccl", 2)])

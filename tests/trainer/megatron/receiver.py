@@ -12,6 +12,7 @@ from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorBucket
 
 
 def main(init_method: str, folder: Path) -> None:
+    (folder / "ready").touch()
     group = init_custom_process_group("gloo", init_method=init_method, world_size=2, rank=1, group_name="w")
     received: dict[str, torch.Tensor] = {}
     for names, dtypes, shapes in torch.load(folder / "buckets.pt"):

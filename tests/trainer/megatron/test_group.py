@@ -141,7 +141,7 @@ async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Te
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore", str(RECEIVER), f"tcp://{address}:{port}", str(folder)
     )
-    await group.connect_engines(part.rank, address, port, world_size=2, group_name="w", backend="gloo")
+    await group.connect_engines(part.rank, address, port, world_size=2, group_name="w", backend="gloo", timeout=60)
     for _ in range(2):
         await group.prepare_bucket(part)
         for number in range(len(part.buckets)):

@@ -1,30 +1,36 @@
 """Control calls to one SGLang server (0.5.23): pause, weight update, health.
 
-Guarantees: a call that is refused or times out raises EngineCallError naming the engine, the call and the response;
-nothing is retried here, because a partial weight update must not be repeated blindly; after a call that timed out every
-further one fails at once, so a frozen engine holds its callers for one limit only.
+Guarantees: a call that is refused raises EngineCallError naming the engine, the call and the response, one that is not
+answered EngineLost; nothing is retried here, because a partial weight update must not be repeated blindly; a call that
+may take long ends when the server answers nothing else meanwhile either; after a call that timed out every further one
+fails at once, so a frozen engine holds its callers for one limit only.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
-from swerl_trainer.engines.errors import EngineCallError
+from swerl_trainer.engines.errors import EngineCallError, EngineLost
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket
 
 PauseMode = Literal["abort", "retract", "in_place"]
 ADAPTER = "policy"  # name of the adapter in the engines; a request names it
-CALL_TIMEOUT = 600.0  # seconds of a call that moves or reads weights; a bucket of 512 MiB over a slow network
-CONTROL_TIMEOUT = 60.0  # seconds of any other call, which the server answers after the batch that it computes
+CALL_TIMEOUT = 600.0  # seconds of a call that reads a whole model, or moves it between host and GPU
+CONTROL_TIMEOUT = 60.0  # seconds of a call that moves no weights, which the server answers after the batch it computes
+SLOWEST_NETWORK = 32 * 2**20  # bytes per second by which the limit of a bucket grows
+ANSWER_SECONDS = 10.0  # for an engine to answer after the trainer has given a bucket up
 
 
 class EngineClient:
     """The control side of the server at `url`; `ranks` is its tensor-parallel size, `locations` the GPUs of its ranks
-    in order when it shares them with the trainer. `control_timeout`: of calls that move no weights."""
+    in order when it shares them with the trainer. `control_timeout`: of calls that move no weights, and of a server's
+    silence during others."""
 
     def __init__(
         self,
@@ -57,11 +63,16 @@ class EngineClient:
         await self._control("continue_generation", {})
         self.paused = False
 
+    def bucket_seconds(self, bucket: WeightBucket) -> float:
+        """In which the trainer must have sent a bucket, and in which all must have joined its group."""
+        return self._control_timeout + bucket.bytes / SLOWEST_NETWORK
+
     async def join_update_group(
-        self, address: str, port: int, *, offset: int, world_size: int, name: str, backend: str
+        self, address: str, port: int, *, offset: int, world_size: int, name: str, backend: str, timeout: float
     ) -> None:
-        """Join the trainer's update group with all ranks of this engine, from rank `offset` on."""
-        await self._post(
+        """Join the trainer's update group with all ranks of this engine, from rank `offset` on. `timeout`: the
+        trainer's."""
+        await self._long(
             "init_weights_update_group",
             {
                 "master_address": address,
@@ -71,6 +82,7 @@ class EngineClient:
                 "group_name": name,
                 "backend": backend,
             },
+            timeout + ANSWER_SECONDS,
         )
 
     async def leave_update_group(self, name: str) -> None:
@@ -83,7 +95,7 @@ class EngineClient:
 
     async def receive_bucket(self, bucket: WeightBucket, *, group: str, version: str, flush: bool) -> None:
         """Receive one flat bucket from rank 0 of `group`; returns when it is loaded."""
-        await self._post(
+        await self._long(
             "update_weights_from_distributed",
             {
                 "names": list(bucket.names),
@@ -94,11 +106,12 @@ class EngineClient:
                 "weight_version": version,
                 "flush_cache": flush,
             },
+            self.bucket_seconds(bucket) + ANSWER_SECONDS,
         )
 
     async def read_bucket(self, handles: Sequence[str], *, version: str, flush: bool) -> None:
         """Load one flat bucket from the devices' memory, by a handle per rank; returns when it is loaded."""
-        await self._post(
+        await self._long(
             "update_weights_from_tensor",
             {
                 "serialized_named_tensors": list(handles),
@@ -110,7 +123,7 @@ class EngineClient:
 
     async def load_folder(self, folder: Path, *, version: str, flush: bool) -> None:
         """Load all weights from a folder in Hugging Face format."""
-        await self._post(
+        await self._long(
             "update_weights_from_disk",
             {"model_path": str(folder), "load_format": "auto", "weight_version": version, "flush_cache": flush},
         )
@@ -118,9 +131,9 @@ class EngineClient:
     async def load_adapter(self, folder: Path, *, version: str) -> None:
         """Replace the adapter by the PEFT adapter in `folder`; no request may use the old one."""
         if self._has_adapter:
-            await self._post("unload_lora_adapter", {"lora_name": ADAPTER})
+            await self._long("unload_lora_adapter", {"lora_name": ADAPTER})
         self._has_adapter = False
-        await self._post("load_lora_adapter", {"lora_name": ADAPTER, "lora_path": str(folder)})
+        await self._long("load_lora_adapter", {"lora_name": ADAPTER, "lora_path": str(folder)})
         self._has_adapter = True
         await self.name_version(version)
 
@@ -131,13 +144,13 @@ class EngineClient:
     async def weight_sums(self, others: Sequence[str]) -> list[dict[str, str]]:
         """The sum of each parameter on each rank, except of those whose name has a part in `others`."""
         request = {"action": "checksum", "skip_tensor_list": list(others), "selector": "target"}
-        answer = await self._post("weights_checker", request)
+        answer = await self._long("weights_checker", request, 2 * self._control_timeout)
         ranks = sorted(answer.get("ranks", []), key=lambda rank: int(rank["parallelism_info"][0]["tp_rank"]))
         return [dict(rank["checksums"]) for rank in ranks]
 
     async def end_update(self) -> None:
         """Close the weight update."""
-        await self._post("end_weight_update", {})
+        await self._long("end_weight_update", {}, 2 * self._control_timeout)
 
     async def sleep(self) -> None:
         """Stop generating and release the GPU memory of weights and cache for the trainer. Running requests are
@@ -145,14 +158,14 @@ class EngineClient:
         if self.asleep:
             return
         await self.pause("retract")  # the call ends a server that is not idle
-        await self._post("release_memory_occupation", {})
+        await self._long("release_memory_occupation", {})
         self.asleep = True
 
     async def wake(self) -> None:
         """Take the GPU memory back; weights are undefined and nothing is generated until the next full update."""
         if not self.asleep:
             return
-        await self._post("resume_memory_occupation", {})
+        await self._long("resume_memory_occupation", {})
         self.asleep = False
 
     async def info(self) -> dict[str, Any]:
@@ -168,19 +181,42 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def ready(self) -> bool:
-        """Whether the server takes requests now."""
-        try:
-            async with self._http.get(f"{self.url}/ready", timeout=aiohttp.ClientTimeout(total=5)) as response:
-                return response.status == 200
-        except (aiohttp.ClientError, TimeoutError):
-            return False
-
     async def _control(self, call: str, body: dict[str, Any]) -> None:
         """A call that moves no weights."""
         await self._post(call, body, self._control_timeout)
 
-    async def _post(self, call: str, body: dict[str, Any], timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
+    async def _long(self, call: str, body: dict[str, Any], timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
+        """A call that may take long; it ends early when the server answers no other request meanwhile."""
+        answering = asyncio.create_task(self._post(call, body, timeout))
+        silent = asyncio.create_task(self._silence())
+        try:
+            await asyncio.wait([answering, silent], return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                return answering.result()
+            self._frozen = True
+            raise EngineLost(f"engine {self.url}: no answer in {self._control_timeout:g} s, and none to {call}")
+        finally:
+            answering.cancel()
+            silent.cancel()
+            await asyncio.gather(answering, silent, return_exceptions=True)
+
+    async def _silence(self) -> None:
+        """Return when the server has answered nothing for `control_timeout`."""
+        pause = self._control_timeout / 6
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._control_timeout:
+            await asyncio.sleep(pause)
+            if await self._answers(pause):
+                heard = time.monotonic()
+
+    async def _answers(self, timeout: float) -> bool:
+        try:
+            async with self._http.get(f"{self.url}/ready", timeout=aiohttp.ClientTimeout(total=timeout)):
+                return True
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _post(self, call: str, body: dict[str, Any], timeout: float) -> dict[str, Any]:
         response = await self._call("POST", call, body, timeout)
         answer: dict[str, Any] = response if isinstance(response, dict) else {}
         if answer.get("success") is False:
@@ -190,7 +226,7 @@ class EngineClient:
 
     async def _call(self, method: str, call: str, body: dict[str, Any] | None, timeout: float) -> Any:
         if self._frozen:
-            raise EngineCallError(f"engine {self.url}: {call} not sent, because the engine answered no earlier call")
+            raise EngineLost(f"engine {self.url}: {call} not sent, because the engine answered no earlier call")
         limit = aiohttp.ClientTimeout(total=timeout)
         try:
             async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=limit) as response:
@@ -200,6 +236,6 @@ class EngineClient:
                 return await response.json(content_type=None)
         except TimeoutError as error:
             self._frozen = True
-            raise EngineCallError(f"engine {self.url}: no response to {call} in {timeout:g} s") from error
+            raise EngineLost(f"engine {self.url}: no response to {call} in {timeout:g} s") from error
         except aiohttp.ClientError as error:
-            raise EngineCallError(f"engine {self.url}: no response to {call}: {error!r}") from error
+            raise EngineLost(f"engine {self.url}: no response to {call}: {error!r}") from error

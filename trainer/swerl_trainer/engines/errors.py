@@ -12,4 +12,8 @@ class EngineStartError(EngineError):
 
 
 class EngineCallError(EngineError):
-    """A control call was refused or timed out; the engine's state is unknown until its next full update."""
+    """A control call was refused; the engine's state is unknown until its next full update."""
+
+
+class EngineLost(EngineCallError):
+    """The engine did not answer a control call, in time or at all; it must be replaced."""

@@ -60,45 +60,37 @@ class ProcessGroupLink(WeightLink):
 
     async def _connect(self, version: int, part: WeightPart) -> None:
         name = self._names[part.rank] = f"swerl-{next(self._numbers)}"
+        limit = max((engine.bucket_seconds(bucket) for engine in self.engines for bucket in part.buckets), default=0.0)
         address, port = await self._source.weight_endpoint(part.rank)
         world_size = 1 + sum(engine.ranks for engine in self.engines)
         offsets = itertools.accumulate((engine.ranks for engine in self.engines), initial=1)
         trainer = self._source.connect_engines(
-            part.rank, address, port, world_size=world_size, group_name=name, backend=self._backend
+            part.rank, address, port, world_size=world_size, group_name=name, backend=self._backend, timeout=limit
         )
         joins = (
             engine.join_update_group(
-                address, port, offset=offset, world_size=world_size, name=name, backend=self._backend
+                address, port, offset=offset, world_size=world_size, name=name, backend=self._backend, timeout=limit
             )
             for engine, offset in zip(self.engines, offsets, strict=False)
         )
-        await self._each(version, joins, trainer)
+        await self._each(version, joins, self._trainer_call(trainer))
 
     async def _transfer(self, version: int) -> None:
         await asyncio.gather(*(self._source.prepare_bucket(part) for part in self._parts))
         sending: dict[int, asyncio.Task[None]] = {}
         order = list(_in_turn(self._parts))
-        try:
-            for position, (part, number) in enumerate(order):
-                if part.rank in sending:
-                    await sending.pop(part.rank)
-                sending[part.rank] = asyncio.create_task(self._send(part, number))
-                flush = position == len(order) - 1 and not self.keep_cache
-                loads = (
-                    engine.receive_bucket(
-                        part.buckets[number], group=self._names[part.rank], version=str(version), flush=flush
-                    )
-                    for engine in self.engines
-                )
-                await self._each(version, loads)
-        finally:
-            results = await asyncio.gather(*sending.values(), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-
-    async def _send(self, part: WeightPart, number: int) -> None:
-        await self._source.send_bucket(part, number, group_name=self._names[part.rank])
+        for position, (part, number) in enumerate(order):
+            if part.rank in sending:
+                await sending.pop(part.rank)
+            name = self._names[part.rank]
+            sending[part.rank] = self._trainer_call(self._source.send_bucket(part, number, group_name=name))
+            flush = position == len(order) - 1 and not self.keep_cache
+            loads = (
+                engine.receive_bucket(part.buckets[number], group=name, version=str(version), flush=flush)
+                for engine in self.engines
+            )
+            await self._each(version, loads)
+        await asyncio.gather(*sending.values())
 
 
 def _in_turn(parts: Sequence[WeightPart]) -> Iterator[tuple[WeightPart, int]]:

@@ -55,7 +55,7 @@ class EnginePool:
         control_timeout: float = CONTROL_TIMEOUT,
     ) -> None:
         """`folder`: where the backends disk and adapter pass weights on. `probe_seconds`: in which an engine must
-        generate a token; 0: it is not probed. `control_timeout`: in which it must answer calls that move no weights."""
+        generate a token; 0: it is not probed. `control_timeout`: see EngineClient."""
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
@@ -173,23 +173,26 @@ class EnginePool:
         """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
         trainer_lock. Engines that sleep wake up first.
 
-        `watch` replaces an engine that fails. Raises WeightTransferFailed when no engine could be updated.
+        `watch` replaces an engine that fails. Raises EngineError when each transfer fails.
         """
         if self._source is None:
             raise EngineError("update_weights was called before attach: the pool has no weight source")
         self._version = version
         for _ in range(MAX_TRANSFERS):
             await self._call_all("wake")
-            clients = self._clients()
+            if not (clients := self._clients()):
+                return None  # those that start get this version
             if self._link is None or self._link.engines != tuple(clients):
-                await self._unlink()
+                if self._link is not None:
+                    await self._link.close()
                 self._link = self._linked(clients)
             try:
                 return await self._link.send(version)
             except WeightTransferFailed as failed:
                 logger.warning("%s", failed, extra=event("WeightUpdateFailed"))
-                self._link = None
+                broken, self._link = self._link, None
                 await asyncio.gather(*(self._retire(client) for client in failed.engines))
+                await broken.abandon()
         raise EngineError(f"weights of version {version}: {MAX_TRANSFERS} transfers failed; see the engines' logs")
 
     async def serving(self) -> None:
@@ -245,7 +248,12 @@ class EnginePool:
         if slot.client is None:
             raise EngineError(f"engine {slot.number} was lost before it had the weights")
         link = self._linked([slot.client])
-        await link.send(self._version)
+        try:
+            await link.send(self._version)
+        except WeightTransferFailed:
+            await slot.handle.stop()
+            await link.abandon()
+            raise
         await link.close()
 
     def _linked(self, clients: Sequence[EngineClient]) -> WeightLink:
@@ -289,8 +297,3 @@ class EnginePool:
         except (EngineCallError, aiohttp.ClientError):
             logger.exception("engine %d could not be removed from the router", slot.number)
         await slot.handle.stop()
-
-    async def _unlink(self) -> None:
-        if self._link is not None:
-            link, self._link = self._link, None
-            await link.close()

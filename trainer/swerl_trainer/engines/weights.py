@@ -3,7 +3,8 @@
 Guarantees: an engine reports a version only when all of that version's weights are loaded; requests that were
 running are retracted and recomputed with the new weights, so no cache of old weights survives, unless `keep_cache` asks
 for it; no engine resumes before a sample of its weights was compared with the trainer's; a failed transfer names the
-engines that must be replaced, and leaves the others waiting for the next full transfer.
+engines that must be replaced, and leaves the others waiting for the next full transfer; an engine that refuses a call
+because another one of its group is lost is kept.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from swerl_trainer.engines.client import EngineClient, PauseMode
-from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.errors import EngineError, EngineLost
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 MAX_NAMED = 3  # parameters that an error names
 BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
+LOST_GRACE = 3.0  # seconds that the calls to other engines go on after one is lost, for which they may wait
+TRAINER_SECONDS = 300.0  # for the training ranks to end their part of a transfer that has failed
 
 
 class WeightSource(Protocol):
@@ -44,7 +47,7 @@ class WeightSource(Protocol):
         world_size: int,
         group_name: str,
         backend: str,
-        timeout: float = 300.0,
+        timeout: float,
     ) -> None: ...
 
     async def prepare_bucket(self, part: WeightPart) -> None: ...
@@ -86,11 +89,13 @@ class WeightLink(ABC):
         self.engines = tuple(engines)
         self._source = source
         self._check = check or WeightCheck()
+        self._trainer_calls: set[asyncio.Task[Any]] = set()
 
     async def send(self, version: int) -> None:
         """Load the trainer's present weights into all engines as `version`.
 
-        Raises WeightTransferFailed, also when an engine then holds others; the link is closed then.
+        Raises WeightTransferFailed, also when an engine then holds others. End its engines then, for the other members
+        of a group wait for them, and `abandon` the link.
         """
         try:
             mode: PauseMode = "in_place" if self.keep_cache else "retract"
@@ -99,11 +104,23 @@ class WeightLink(ABC):
             await self._load(version)
             await self._compare(version)
             await self._each(version, (engine.resume() for engine in self.engines))
-        except BaseException as error:
-            await self.close()
-            failed = error.engines if isinstance(error, WeightTransferFailed) else ()
-            await self._end_updates([engine for engine in self.engines if engine not in failed])
+        except WeightTransferFailed:
             raise
+        except BaseException:
+            await self.abandon()
+            raise
+
+    async def abandon(self) -> None:
+        """Close the link after a failed transfer; engines that are left take part in the next one. Raises EngineError
+        when the training ranks do not come back from it."""
+        try:
+            async with asyncio.timeout(TRAINER_SECONDS):
+                await asyncio.gather(*self._trainer_calls, return_exceptions=True)
+        except TimeoutError as error:
+            raise EngineError(f"training ranks still send weights {TRAINER_SECONDS:g} s after a failure") from error
+        await self.close()
+        # an engine with an open update refuses the next one
+        await asyncio.gather(*(engine.end_update() for engine in self.engines), return_exceptions=True)
 
     async def _load(self, version: int) -> None:
         await self._each(version, (engine.begin_update() for engine in self.engines))
@@ -140,10 +157,6 @@ class WeightLink(ABC):
             return sample, [[] for _ in self.engines]
         return sample, await self._each(version, (engine.weight_sums(sample.others) for engine in self.engines))
 
-    async def _end_updates(self, engines: Sequence[EngineClient]) -> None:
-        """Close the engines' updates if they are open; an engine with an open update refuses the next one."""
-        await asyncio.gather(*(engine.end_update() for engine in engines), return_exceptions=True)
-
     @abstractmethod
     async def close(self) -> None:
         """Release the resources on both sides; ignores dead engines."""
@@ -154,14 +167,45 @@ class WeightLink(ABC):
     @abstractmethod
     async def _transfer(self, version: int) -> None: ...
 
-    async def _each(self, version: int, calls: Iterable[Awaitable[T]], trainer: Awaitable[T] | None = None) -> list[T]:
-        """Results of one call per engine, concurrently with the trainer's part; all end before a failure is raised."""
-        concurrent = [*calls, *([trainer] if trainer is not None else [])]
-        results = await asyncio.gather(*concurrent, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if not failures:
-            return [result for result in results if not isinstance(result, BaseException)]
-        failed = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
+    def _trainer_call(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """The trainer's part of a transfer, for which `abandon` waits."""
+        task = asyncio.create_task(work)
+        self._trainer_calls.add(task)
+        task.add_done_callback(self._trainer_ended)
+        return task
+
+    def _trainer_ended(self, task: asyncio.Task[Any]) -> None:
+        self._trainer_calls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.info("the trainer's part of a weight update failed: %s", error)
+
+    async def _each(
+        self, version: int, calls: Iterable[Awaitable[T]], trainer: asyncio.Task[T] | None = None
+    ) -> list[T]:
+        """Results of one call per engine, concurrently with the trainer's part. A lost engine fails them all, for the
+        others may wait for it; after a refusal, all end before it is raised."""
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        try:
+            await _until_lost([*tasks, *([trainer] if trainer else [])])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [None if task.cancelled() else task.exception() for task in tasks]
+        lost = [engine for engine, error in zip(self.engines, errors, strict=False) if isinstance(error, EngineLost)]
+        failed = lost or [engine for engine, error in zip(self.engines, errors, strict=False) if error]
         if failed:
-            raise WeightTransferFailed(version, failed, failures[0])
-        raise failures[0]
+            reason = next(error for error in errors if isinstance(error, EngineLost if lost else BaseException))
+            raise WeightTransferFailed(version, failed, reason)
+        return [await task for task in ([*tasks, trainer] if trainer else tasks)]
+
+
+async def _until_lost(tasks: Sequence[asyncio.Future[T]]) -> None:
+    """Return when all have ended, or LOST_GRACE after an engine is lost."""
+    pending = set(tasks)
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if any(not task.cancelled() and isinstance(task.exception(), EngineLost) for task in done):
+            if pending:
+                await asyncio.wait(pending, timeout=LOST_GRACE)
+            return

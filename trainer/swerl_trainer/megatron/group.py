@@ -165,9 +165,10 @@ class TrainGroup:
         world_size: int,
         group_name: str,
         backend: str,
-        timeout: float = 300.0,
+        timeout: float,
     ) -> None:
-        """Let `rank` join an update group as the group's rank 0; returns when `world_size` members have joined."""
+        """Let `rank` join an update group as the group's rank 0; returns when `world_size` members have joined.
+        `timeout`: seconds for that, and for each bucket that it sends."""
         await self._all([
             self._ranks[rank].connect.remote(
                 address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout

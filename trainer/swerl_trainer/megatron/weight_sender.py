@@ -2,14 +2,19 @@
 for an engine on its own GPU it exports buckets of the whole model.
 
 Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
-metadata; a group that could not be joined completely is not kept.
+metadata; a group that could not be joined completely is not kept, nor is one whose members take no bucket in time.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
+import os
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +28,19 @@ if TYPE_CHECKING:
     from swerl_trainer.megatron.lora import Adapters
     from swerl_trainer.megatron.phases import Phases
     from torch import Tensor
+
+
+NCCL_ERRORS = "TORCH_NCCL_ASYNC_ERROR_HANDLING"  # 0: the process goes on after an error or abort of its group
+POLL = 0.001  # seconds between two looks at a broadcast on the GPU
+
+
+@dataclass(frozen=True)
+class UpdateGroup:
+    """A process group of this rank and engines."""
+
+    group: Any
+    backend: str
+    timeout: float  # seconds of a broadcast
 
 
 class WeightSender:
@@ -41,7 +59,7 @@ class WeightSender:
         self._adapters = adapters
         self._architecture = architecture
         self._device = device
-        self._groups: dict[str, Any] = {}
+        self._groups: dict[str, UpdateGroup] = {}
         self._buckets: list[WeightBucket] = []
         self._own: list[WeightBucket] = []
         self._shared_buckets: list[WeightBucket] = []
@@ -53,13 +71,14 @@ class WeightSender:
     ) -> None:
         """Join `group_name` as its rank 0, waiting for the other `world_size - 1`; replaces a group of that name.
 
-        Raises WeightTransferError when they do not come within `timeout` seconds.
+        Raises WeightTransferError when they do not come within `timeout` seconds, which later bounds each broadcast.
         """
         self.close(group_name)
         try:
-            self._groups[group_name] = _join_group(
+            group = _join_group(
                 f"tcp://{url_host(address)}:{port}", world_size, group_name, backend, timedelta(seconds=timeout)
             )
+            self._groups[group_name] = UpdateGroup(group, backend, timeout)
         except Exception as error:
             raise WeightTransferError(
                 f"update group {group_name} at {address}:{port} did not reach {world_size} members "
@@ -105,18 +124,15 @@ class WeightSender:
             deque(part_weights(self._model, self._architecture, names, self._adapters), maxlen=0)
 
     def send(self, number: int, group_name: str) -> None:
-        """Broadcast the bucket that is prepared, and prepare the next one meanwhile."""
-        import torch
-
+        """Broadcast the bucket that is prepared, and prepare the next one meanwhile. Raises WeightTransferError when
+        not every engine takes it within the group's time limit."""
         try:
             try:
                 sending = self._begin_broadcast(number, group_name)
             finally:  # helpers wait in its collectives
                 if number + 1 < len(self._own):
                     self.prepare(number + 1)
-            sending.wait()
-            if self._device.cuda:
-                torch.cuda.synchronize()
+            self._complete(sending, group_name)
         except RuntimeError as error:
             self.close(group_name)
             raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
@@ -128,7 +144,21 @@ class WeightSender:
         group = self._groups.get(group_name)
         if group is None or prepared is None or prepared[0] != number:
             raise WeightTransferError(f"bucket {number} is not prepared, or {group_name} is not connected")
-        return dist.broadcast(prepared[1], src=0, group=group, async_op=True)
+        return dist.broadcast(prepared[1], src=0, group=group.group, async_op=True)
+
+    def _complete(self, sending: Any, group_name: str) -> None:
+        """Wait for a broadcast within the group's time limit, which gloo's `wait` has by itself."""
+        import torch
+
+        group, began = self._groups[group_name], time.monotonic()
+        while group.backend == "nccl" and not sending.is_completed():
+            if time.monotonic() - began > group.timeout:
+                _abort(self._groups.pop(group_name).group)
+                raise WeightTransferError(f"no end after {group.timeout:.0f} s; the group is aborted")
+            time.sleep(POLL)
+        sending.wait()
+        if self._device.cuda:
+            torch.cuda.synchronize()
 
     def _divided(self, names: list[str], max_bytes: int) -> list[WeightBucket]:
         """Buckets of the weights `names`, in order."""
@@ -213,7 +243,25 @@ class WeightSender:
         self._ready = None
         group = self._groups.pop(group_name, None)
         if group is not None:
-            dist.destroy_process_group(group)
+            dist.destroy_process_group(group.group)
+
+
+def _abort(group: Any) -> None:
+    """End the group and what it has on the GPU."""
+    c10d: Any = importlib.import_module("torch.distributed.distributed_c10d")
+    c10d._abort_process_group(group)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def _join_group(init_method: str, world_size: int, group_name: str, backend: str, timeout: timedelta) -> Any:
@@ -225,14 +273,15 @@ def _join_group(init_method: str, world_size: int, group_name: str, backend: str
 
     store, rank, size = next(c10d.rendezvous(init_method, 0, world_size, timeout=timeout))
     store.set_timeout(timeout)
-    group, _ = c10d._new_process_group_helper(
-        size,
-        rank,
-        [],
-        dist.Backend(backend),
-        c10d.PrefixStore(group_name, store),
-        group_name=group_name,
-        timeout=timeout,
-    )
+    with _environment(NCCL_ERRORS, "0"):
+        group, _ = c10d._new_process_group_helper(
+            size,
+            rank,
+            [],
+            dist.Backend(backend),
+            c10d.PrefixStore(group_name, store),
+            group_name=group_name,
+            timeout=timeout,
+        )
     c10d._world.pg_group_ranks[group] = {member: member for member in range(size)}
     return group
