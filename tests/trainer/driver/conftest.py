@@ -174,13 +174,20 @@ def make_worker(sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Calla
 
 
 @pytest.fixture
-def local_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def local_ray() -> Iterator[None]:
+    with ray_cluster():
+        yield
+
+
+@contextlib.contextmanager
+def ray_cluster() -> Iterator[None]:
     """A Ray cluster of this machine with the custom resources of the Ray Pods, and this process connected to it."""
     import ray
 
-    for name, value in RAY_ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # a short path: sockets lie in it
+    # a short path: sockets lie in it
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        for name, value in RAY_ENVIRONMENT.items():
+            patch.setenv(name, value)
         cluster = start_ray(Path(folder))
         try:
             ray.init(address=f"127.0.0.1:{cluster.port}", log_to_driver=False)
