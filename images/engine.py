@@ -138,13 +138,15 @@ class Engine:
     def run_in(self, reference: str, checkout: Path, command: list[str]) -> int:
         """Exit status of `command` inside the image `reference`, in /checkout, which is the folder `checkout`.
 
-        What it leaves in /cache is there the next time.
+        It runs as root: what it leaves in the checkout and in /cache belongs to this machine's user, and is there the
+        next time.
         """
         cache = self.home / "cache"
         cache.mkdir(parents=True, exist_ok=True)
         mount = ["-v", f"{checkout}:/checkout", "-v", f"{cache}:/cache"]
         if self.tool == "docker":
-            return subprocess.run(["docker", "run", "--rm", *mount, "-w", "/checkout", reference, *command]).returncode
+            options = ["--rm", "--user", "0:0", *mount, "-w", "/checkout"]
+            return subprocess.run(["docker", "run", *options, reference, *command]).returncode
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # buildah's own 1,024 is too few for Ray beside pytest
         options = ["--pull=never", "--ulimit", f"nofile={limit}:{limit}"]
         container = run(["buildah", "from", *options, reference], self.environment).strip().splitlines()[-1]
@@ -154,6 +156,8 @@ class Engine:
                 "buildah",
                 "run",
                 *mount,
+                "--user",
+                "0:0",
                 "--hostname",
                 "localhost",
                 "--workingdir",

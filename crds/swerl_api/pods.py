@@ -23,6 +23,9 @@ class PodSettings(ApiModel):
     """Taints that these Pods tolerate."""
     env: TextMap = Field(default_factory=dict)
     """Environment of their containers, by name."""
+    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """User of their containers, and group of the same number, which volumes are made writable for. 0 is root. Absent
+    means 1000, or 0 where a hostPath volume or an RDMA device needs root."""
     env_from_secrets: PullSecrets = Field(default_factory=list)
     """Names of Secrets whose keys become environment of their containers, e.g. HF_TOKEN or WANDB_API_KEY."""
 

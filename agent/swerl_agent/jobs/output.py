@@ -15,6 +15,7 @@ from typing import Any
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, OUTPUT_PATH, ROLE_DRIVER, ROLE_LABEL, job_folder
+from swerl_api.pod_security import DEFAULT_USER, RESTRICTED, ROOT_USER, pod_security
 from swerl_kube import Json, KubeClient
 from swerl_kube.exec import STDOUT
 
@@ -110,6 +111,7 @@ def reader_pod(job: Json) -> Json:
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "securityContext": pod_security(_reader_user(spec)),
             "imagePullSecrets": [{"name": secret} for secret in settings.pull_secrets],
             "nodeSelector": settings.node_selector,
             "tolerations": [each.model_dump(by_alias=True, exclude_none=True) for each in settings.tolerations],
@@ -120,16 +122,19 @@ def reader_pod(job: Json) -> Json:
                     "image": settings.image,
                     "command": ["sh", "-c", f"sleep {READER_SECONDS}"],
                     "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
+                    "securityContext": RESTRICTED,
                     "volumeMounts": [{"name": "output", "mountPath": OUTPUT_PATH, "readOnly": True}],
                 }
             ],
         },
     }
+
+
+def _reader_user(spec: SweRLJobSpec) -> int:
+    """A user that may read what the job's Pods write."""
+    if spec.trainer.run_as_user is not None:
+        return spec.trainer.run_as_user
+    return ROOT_USER if spec.checkpoint.volume.host_path else DEFAULT_USER
 
 
 async def _until_ready(client: KubeClient, namespace: str, pod: str) -> None:

@@ -16,6 +16,7 @@ from typing import Literal
 from swerl_api import JobReason, SourceSpec
 from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_api.pod_metadata import without_mesh
+from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_api.pods import PodSettings
 from swerl_api.source import VolumeClaimSource
 from swerl_kube import Json
@@ -23,11 +24,12 @@ from swerl_kube import Json
 from ..manifest import toleration_manifests
 from ..problem import Problem, merge_problems
 from ..ray.cluster import container_environment, pull_secrets, secret_environment
-from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes, mount, source_volumes
+from ..ray.volumes import HELPER_RESOURCES, PodVolumes, merge_volumes, mount, source_volumes
 from .pods import pull_problems, unschedulable_problem
 
 LIFETIME_SECONDS = 86_400
 FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec in its manifest
+MISSING = "does not exist, or the Pods' user (runAsUser) may not see it"
 VOLUME_ROOT = "/preflight"
 DOWNLOAD_RESOURCES: Json = {
     "requests": {"cpu": "100m", "memory": "512Mi"},
@@ -59,6 +61,7 @@ def preflight_pod(
     sources: Mapping[str, SourceSpec],
     others: Mapping[str, PodSettings] | None = None,
     *,
+    user: int,
     env: Sequence[Json] = (),
     gpus: bool = False,
     download: PreflightDownload | None = None,
@@ -67,7 +70,8 @@ def preflight_pod(
 
     Container `name` has the image of `pods`, checks the volumes and runs `download`; without a Secret of `env` or of
     `pods` it does not start.
-    The images of `others` are only pulled. `gpus`: it may run on GPU nodes, as the Pods that it precedes.
+    The images of `others` are only pulled. `user`: that of the Pods that it precedes. `gpus`: it may run on GPU nodes,
+    as those Pods.
     """
     others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
@@ -88,6 +92,7 @@ def preflight_pod(
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        "securityContext": pod_security(user),
         "nodeSelector": pods.node_selector,
         "tolerations": toleration_manifests(pods.tolerations, gpus=gpus),
         "imagePullSecrets": [{"name": secret} for secret in secrets],
@@ -142,7 +147,7 @@ def _failure(container: Json) -> Problem | None:
 
 
 def _container(name: str, image: str, paths: list[str], download: PreflightDownload | None = None) -> Json:
-    script = 'for p; do [ -e "$p" ] || { echo "path $p does not exist" >/dev/termination-log; exit 1; }; done'
+    script = f'for p; do [ -e "$p" ] || {{ echo "path $p {MISSING}" >/dev/termination-log; exit 1; }}; done'
     if download:
         script += f"; exec {shlex.join(download.command)}"
     return {

@@ -30,6 +30,7 @@ from swerl_api.names import (
     submission_id,
 )
 from swerl_api.pod_metadata import without_mesh
+from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_kube import Json
 
 from ..checks.preflight import preflight_pod
@@ -37,8 +38,8 @@ from ..manifest import toleration_manifests
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup, container_environment, pull_secrets
 from ..ray.credentials import engine_key_variable
 from ..ray.jobs import Submission
+from ..ray.users import containers_user
 from ..ray.volumes import (
-    RESTRICTED,
     PodVolumes,
     config_map_volumes,
     merge_volumes,
@@ -76,7 +77,9 @@ def evaluation_preflight(evaluation: Evaluation) -> Json:
     metadata = evaluation.metadata(evaluation.preflight_name, ROLE_PREFLIGHT)
     sources = {"tasks": evaluation.spec.tasks.source} | ({"model": served.source} if served.source else {})
     others = {"engines": rollout} if rollout and rollout.image != evaluation.spec.image else {}
-    return preflight_pod(metadata, "shards", evaluation.spec, sources, others, env=_api_key(evaluation.spec))
+    return preflight_pod(
+        metadata, "shards", evaluation.spec, sources, others, user=_user(evaluation), env=_api_key(evaluation.spec)
+    )
 
 
 def engines_plan(evaluation: Evaluation) -> RayClusterPlan:
@@ -156,6 +159,7 @@ def _job(
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
+        "securityContext": pod_security(_user(evaluation)),
         "serviceAccountName": evaluation.account,
         "automountServiceAccountToken": True,
         "nodeSelector": spec.node_selector,
@@ -177,6 +181,12 @@ def _job(
             "template": {"metadata": without_mesh({"labels": evaluation.labels(role)}), "spec": pod},
         },
     }
+
+
+def _user(evaluation: Evaluation) -> int:
+    """User of shards and merge, which share files."""
+    volumes = merge_volumes(_shard_volumes(evaluation)).volumes
+    return containers_user(evaluation.spec, volumes)
 
 
 def _common_volumes(evaluation: Evaluation) -> list[PodVolumes]:

@@ -68,7 +68,10 @@ def attempt_preflight(attempt: Attempt) -> Json:
     """The Pod that checks the attempt's images and sources, and brings its models to the output volume."""
     metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER)
     trainer, download = attempt.spec.trainer, _download(attempt)
-    return preflight_pod(metadata, "trainer", trainer, _sources(attempt), gpus=trainer.gpus > 0, download=download)
+    user = cluster_plan(attempt).user
+    return preflight_pod(
+        metadata, "trainer", trainer, _sources(attempt), user=user, gpus=trainer.gpus > 0, download=download
+    )
 
 
 def cluster_plan(attempt: Attempt) -> RayClusterPlan:

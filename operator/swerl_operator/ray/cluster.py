@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from swerl_api import RayPods, RayPodTemplate, Resources
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL, ROLE_TRAIN
 from swerl_api.pod_metadata import without_mesh
+from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_api.pods import PodSettings
 from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
@@ -20,7 +21,8 @@ from swerl_kube import Json
 from ..manifest import toleration_manifests
 from .credentials import ray_environment
 from .templates import prefer_together, template_volumes, with_template
-from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
+from .users import containers_user
+from .volumes import HELPER_RESOURCES, PodVolumes, merge_volumes
 
 RAY_API = "ray.io/v1"
 GPU = "nvidia.com/gpu"
@@ -83,6 +85,17 @@ class RayClusterPlan:
     groups: Sequence[RayGroup]
     secret: str | None = None  # with the credentials of its Pods; None where only their sizes matter
 
+    @property
+    def user(self) -> int:
+        """User of all its containers: they share files."""
+        volumes = [
+            volume
+            for group in self.groups
+            for part in (*group.volumes, template_volumes(group.template))
+            for volume in part.volumes
+        ]
+        return containers_user(self.pods, volumes, rdma=any(uses_rdma(group.resources) for group in self.groups))
+
     def template_field(self, group: RayGroup) -> str:
         """The field that holds the template of `group`."""
         return f"{self.spec_field}.headPodTemplate" if group.role == ROLE_DRIVER else f"{group.spec_field}.podTemplate"
@@ -116,6 +129,7 @@ def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
+        "securityContext": pod_security(plan.user),
         "automountServiceAccountToken": group.role == ROLE_DRIVER,
         "nodeSelector": plan.pods.node_selector,
         "tolerations": toleration_manifests(plan.pods.tolerations, gpus=bool(group.gpus)),

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 
 from swerl_api import RayPodTemplate
 from swerl_api.names import ROLE_LABEL
+from swerl_api.pod_security import RESTRICTED, ROOT_USER
 from swerl_api.pod_template import InitContainer, PodVolume, VolumeMount
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
-from .volumes import RESTRICTED, PodVolumes
+from .volumes import PodVolumes
 
 HOST_NAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"  # labels of nodes
 AFFINITY_WEIGHTS = {HOST_NAME: 100, ZONE: 50}
@@ -73,7 +74,10 @@ def _mount(mount: VolumeMount) -> Json:
 
 
 def _init_container(container: InitContainer) -> Json:
-    added = {"add": container.capabilities} if container.capabilities else {}
+    security = RESTRICTED
+    if container.capabilities:  # of a user other than root, the kernel gives a program none of them
+        capabilities = {**RESTRICTED["capabilities"], "add": container.capabilities}
+        security = RESTRICTED | {"capabilities": capabilities, "runAsUser": ROOT_USER, "runAsNonRoot": False}
     manifest: Json = {
         "name": container.name,
         "image": container.image,
@@ -83,6 +87,6 @@ def _init_container(container: InitContainer) -> Json:
         "volumeMounts": [_mount(mount) for mount in container.volume_mounts],
         "resources": container.resources.model_dump(by_alias=True),
         "restartPolicy": container.restart_policy,
-        "securityContext": RESTRICTED | {"capabilities": {**RESTRICTED["capabilities"], **added}},
+        "securityContext": security,
     }
     return {key: value for key, value in manifest.items() if value}

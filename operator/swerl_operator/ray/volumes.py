@@ -11,15 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from swerl_api import SourceSpec
+from swerl_api.pod_security import RESTRICTED
 from swerl_api.volumes import OutputVolume
 from swerl_kube import Json
 
-# A container that runs as root may access only files it owns.
-RESTRICTED: Json = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 HELPER_RESOURCES: Json = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"memory": "512Mi"},

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -53,6 +54,7 @@ def take_ownership(job: Job) -> None:
     folder, owner = job.folder, FolderOwner(job.namespace, job.uid)
     if job.name == names.MODELS_FOLDER:
         raise JobError(f"a SweRLJob cannot be named {job.name}: that folder of its volume is for downloads; rename it")
+    _check_writable(folder if folder.exists() else folder.parent)
     recorded = _recorded_owner(folder)
     if recorded == owner:
         return
@@ -66,6 +68,15 @@ def take_ownership(job: Job) -> None:
     write_atomic({folder / OWNER_FILE: [f"{json.dumps(asdict(owner))}\n".encode()]})
     fsync_path(folder)
     fsync_path(folder.parent)
+
+
+def _check_writable(folder: Path) -> None:
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        owner = folder.stat().st_uid
+        raise JobError(
+            f"user {os.geteuid()} cannot write to {folder} of checkpoint.volume, which belongs to user {owner}: set"
+            f" trainer.runAsUser: {owner}, or change the owner of the folder and all it holds"
+        )
 
 
 def _recorded_owner(folder: Path) -> FolderOwner | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,45 @@ def train(job: Job) -> Path:
 
 def folder_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def refusal_as_user(user: int, job: Job) -> str:
+    """What `take_ownership` answers a process of `user`."""
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            take_ownership(job)
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as answer:
+        return answer.read()
+
+
+def test_folder_of_another_user_is_named_with_what_to_do(open_folder: Path) -> None:
+    job = Job("demo", "n", OLD, 1, "demo-1", SPEC, Paths(output=open_folder))
+    text = (
+        "JobError: user 1000 cannot write to {} of checkpoint.volume, which belongs to user 0: set trainer.runAsUser: 0"
+    )
+    assert refusal_as_user(1000, job).startswith(text.format(open_folder))
+    train(job)
+    assert refusal_as_user(1000, job).startswith(text.format(job.folder))
+    os.chown(job.folder, 1000, 1000)
+    assert refusal_as_user(1000, job) == ""
 
 
 def test_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
