@@ -30,7 +30,7 @@ def honest_job() -> Json:
         "swegr-0123456789ab",
         "task:1",
         ["base"],
-        ["swegr-payload"],
+        ["swegr-0123456789ab", "swegr-0123456789ab-1"],
         settings=GradingSpec(),
         sandbox=SandboxSpec(),
         labels=grading_labels(LABELS, "grader-1", "task-1"),
@@ -109,6 +109,8 @@ SECURITY = f"{CONTAINER}/securityContext"
         (f"{POD}/volumes/0", {"name": "payload", "hostPath": {"path": "/"}}, "hold ConfigMaps alone"),
         (f"{POD}/volumes/0", {"name": "payload", "secret": {"secretName": "s"}}, "hold ConfigMaps alone"),
         (f"{POD}/volumes/0/projected/sources/0", {"secret": {"name": "s"}}, "hold ConfigMaps alone"),
+        (f"{POD}/volumes/0/projected/sources/0/configMap/name", "other-1", "those named after the Job"),
+        (f"{POD}/volumes/0/projected/sources/0/configMap/name", "swegr-0123456789abc", "those named after the Job"),
         (f"{POD}/volumes/0/projected/sources/0", {"serviceAccountToken": {"path": "t"}}, "hold ConfigMaps alone"),
         (f"{POD}/initContainers", [{"name": "first", "image": "task:1"}], "have one container"),
         (f"{POD}/securityContext", {}, "no privilege"),
@@ -185,5 +187,7 @@ def test_name_of_a_sandbox_needs_its_label(kubectl: Kubectl, create: Create, nam
     body["spec"] = {"containers": [{"name": "c", "image": "none.invalid/none"}]}
     dry_run = ("create", "--dry-run=server", "-f", "-")
     assert "names that begin with swesb-" in kubectl(*dry_run, stdin=json.dumps(body)).stderr
+    generated = body | {"metadata": {"generateName": "swesb-mine-", "namespace": namespace}}
+    assert "names that begin with swesb-" in kubectl(*dry_run, stdin=json.dumps(generated)).stderr
     body["metadata"]["labels"] = {"swerl.dev/role": "sandbox"}
     assert kubectl(*dry_run, stdin=json.dumps(body)).returncode == 0
