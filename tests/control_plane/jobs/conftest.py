@@ -72,6 +72,7 @@ def release(kube: JobNamespace) -> Iterator[str]:
     """The chart of this checkout for this namespace alone, its rights without its process."""
     name = f"r{os.getpid()}-{os.urandom(2).hex()}"
     values = ["--set", "replicas=0", "--set", f"namespaces={{{kube.namespace}}}", "--skip-crds"]
+    values += ["--set", "hostPathVolumes=allow"]  # as the operator's option below
     scope = ["--kubeconfig", kube.kubeconfig, "--namespace", kube.namespace]
     subprocess.run(["helm", "install", name, str(ROOT / "charts"), *values, *scope], check=True, timeout=120)
     yield name
