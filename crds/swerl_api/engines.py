@@ -43,8 +43,9 @@ class RolloutEngines(Engines):
     """The inference engines and the workers that drive episodes; colocated engines have no Pods of their own."""
 
     probe_seconds: Annotated[int, Field(ge=0, le=3600)] = 60
-    """Seconds in which an engine must generate a token when it is probed. An engine that fails two probes in a row is
-    replaced; one that is much slower than the others gets no requests until it recovers. 0: no probes."""
+    """Seconds in which an engine must generate a token when it is probed, and the pause between probes, at most 30. An
+    engine that fails two probes in a row is replaced; one that is much slower than the others gets no requests until it
+    recovers. 0: no probes."""
     workers: Positive = 1
     """Rollout worker processes on the head Pod; each drives many episodes."""
     weight_update: Literal["direct", "disk"] = "direct"

@@ -10,6 +10,9 @@ import logging
 
 from swerl_kube.logs import EVENT_REASON
 
+SLOW_VOLUME = "VolumeSlow"  # reason of an Event
+SLOW_VOLUME_SECONDS = 10.0  # for which training waits for the volume before this is an Event
+
 
 def event(reason: str) -> dict[str, str]:
     """`extra` of a log call whose line is an Event with this reason, a word in CamelCase."""

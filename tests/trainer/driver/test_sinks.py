@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from swerl_trainer.events import event_reason
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
 
@@ -26,14 +29,15 @@ def test_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
     assert [(row["step"], row["attempt"], row["x"]) for row in rows(path)] == [(1, 1, 1.0), (2, 1, 1.0), (3, 2, 2.0)]
 
 
-def test_disk_error_of_one_row_leaves_the_others(tmp_path: Path) -> None:
+def test_row_that_a_full_disk_refuses_is_written_before_the_next(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     sink = JsonlSink(path, attempt=1, keep={})
     sink.write("step", 1, {"x": 1.0})
     with files_end_at(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
         sink.write("step", 2, {"x": 2.0})
+    assert [row["step"] for row in rows(path)] == [1]
     sink.write("step", 3, {"x": 3.0})
-    assert [row["step"] for row in rows(path)] == [1, 3]
+    assert [(row["step"], row["x"]) for row in rows(path)] == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
 def test_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
@@ -104,7 +108,7 @@ def test_tensorboard_writes_events(tmp_path: Path) -> None:
     assert list(tmp_path.glob("events.*"))
 
 
-def test_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     class Broken:
         def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
             raise OSError("disk full")
@@ -114,6 +118,34 @@ def test_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
     path = tmp_path / "metrics.jsonl"
     sinks = Sinks([Broken(), JsonlSink(path, attempt=1, keep={})])
-    sinks.write("step", 1, {})
+    await sinks.write("step", 1, {})
     sinks.close()
     assert len(list(rows(path))) == 1
+
+
+async def test_slow_sink_delays_its_caller_alone(tmp_path: Path) -> None:
+    class Slow:
+        released = threading.Event()
+
+        def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+            assert self.released.wait(30)
+
+        def close(self) -> None: ...
+
+    path = tmp_path / "metrics.jsonl"
+    sinks = Sinks([Slow(), JsonlSink(path, attempt=1, keep={})])
+    writing = [asyncio.create_task(sinks.write("step", step, {})) for step in (1, 2)]
+    _, pending = await asyncio.wait(writing, timeout=0.1)
+    assert len(pending) == 2, "the event loop goes on"
+    Slow.released.set()
+    await asyncio.gather(*writing)
+    assert [row["step"] for row in rows(path)] == [1, 2]
+
+
+async def test_row_that_is_not_written_is_an_event(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sinks = Sinks([JsonlSink(tmp_path / "metrics.jsonl", attempt=1, keep={})])
+    with files_end_at(0):
+        await sinks.write("step", 1, {})
+    assert [event_reason(record) for record in caplog.records] == ["MetricsNotWritten"]
+    sinks.close()
+    assert len(list(rows(tmp_path / "metrics.jsonl"))) == 1

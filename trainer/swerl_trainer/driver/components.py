@@ -21,7 +21,7 @@ from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.driver import resources
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.links import update_backend
-from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.engines.pool import PROBE_PAUSE, EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
@@ -125,6 +125,7 @@ class AttemptComponents:
             folder=job.folder / ("adapter" if server.lora else "weights"),
             keep_cache=spec.rollout.keep_cache,
             probe_seconds=float(spec.rollout.probe_seconds),
+            probe_pause=min(PROBE_PAUSE, float(spec.rollout.probe_seconds)),
         )
 
     async def _engines_joined(self, engines: int) -> None:

@@ -149,7 +149,7 @@ class TrainingLoop:
         if deps.canary is not None:
             deps.canary.step(state.step)
             metrics |= canary_metrics(*deps.canary.counts)
-        deps.sinks.write("step", state.step, metrics)
+        await deps.sinks.write("step", state.step, metrics)
         self._estimate.add(times["perf/step_time"])
         await self._save_if_due()
         await self._report(metrics)
@@ -245,7 +245,7 @@ class TrainingLoop:
         self._deps.state.held_out[label] = rate
         metrics = {f"eval/{name}": value for name, value in rollout_metrics(rollouts).items()}
         metrics |= {"eval/resolved_rate": rate, "eval/seconds": time.monotonic() - began}
-        self._deps.sinks.write("evaluation", step, metrics)
+        await self._deps.sinks.write("evaluation", step, metrics)
         logger.info("held-out resolved rate %s: %.3f (%d episodes)", label, rate, len(rollouts))
         if label in ("before", "after"):
             await self._deps.reporter.held_out(**{label: rate})

@@ -17,6 +17,7 @@ from typing import Any
 from swerl_trainer.checkpoints import CheckpointError, CheckpointStore, FileSum
 from swerl_trainer.driver.policy_step import TrainingRanks
 from swerl_trainer.driver.state import TrainingState
+from swerl_trainer.events import SLOW_VOLUME, SLOW_VOLUME_SECONDS, event
 from swerl_trainer.mirror import Mirror
 from swerl_trainer.rollout.group import GroupState
 from swerl_trainer.rollout.kept import write_kept
@@ -44,7 +45,12 @@ class CheckpointSaver:
         folder, files = await asyncio.to_thread(self._begin, state.step, kept)
         async with self._trainer_lock:
             await ranks.begin_save(folder)
-        logger.info("checkpoint of step %d: training stopped %.2f s", state.step, time.monotonic() - began)
+        stopped = time.monotonic() - began
+        text = "checkpoint of step %d: training stopped %.2f s"
+        if stopped > SLOW_VOLUME_SECONDS:
+            logger.warning(text, state.step, stopped, extra=event(SLOW_VOLUME))
+        else:
+            logger.info(text, state.step, stopped)
         work = self._complete(ranks, folder, state.step, state.as_json(), files)
         self._writing = asyncio.create_task(work, name=f"checkpoint of step {state.step}")
 

@@ -205,7 +205,7 @@ class Training:
             state.supervised_step += 1
             if self._only_supervised:
                 state.step = state.supervised_step
-            sinks.write("supervised", state.supervised_step, train_metrics(metrics))
+            await sinks.write("supervised", state.supervised_step, train_metrics(metrics))
             estimate.add(time.monotonic() - began)
             await self._after_supervised_step(group, metrics, estimate, sft.steps)
 

@@ -1,11 +1,13 @@
 """Sinks of metrics: JSONL, TensorBoard, Prometheus, wandb.
 
 Guarantees: after a resume the JSONL file holds one row per step, because rows of repeated steps are removed first; a
-row that cannot be written leaves the others unchanged; a sink that fails is logged and never stops training.
+row that cannot be written leaves the others unchanged, and is written before the next one; a sink that fails is logged
+and never stops training; a slow one delays the caller, not the other tasks of its event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import logging
@@ -21,6 +23,7 @@ from prometheus_client.registry import Collector
 from swerl_agent.storage import Journal, write_atomic
 from swerl_api.addresses import any_host
 from swerl_api.names import METRICS_PORT
+from swerl_trainer.events import SLOW_VOLUME, SLOW_VOLUME_SECONDS, event
 from swerl_trainer.metrics.catalogue import JOB_LABEL, STEP_GAUGES, gauge_of
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 
@@ -44,18 +47,26 @@ class JsonlSink:
         """`keep`: by kind, the last step whose row stays; later steps are repeated."""
         self._attempt = attempt
         self._journal = Journal(path, dict)
+        self._unwritten: list[dict[str, Any]] = []
         if path.is_file():
             kept = [row for row in rows(path) if row["step"] <= keep.get(row["kind"], -1)]
             write_atomic({path: [f"{json.dumps(row)}\n".encode() for row in kept]})
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one row and flush it to disk."""
-        self._journal.append(
+        """Append one row, and those that could not be written before, and flush them to disk."""
+        self._unwritten.append(
             {"kind": kind, "step": step, "attempt": self._attempt, "time": round(time.time(), 3), **metrics}
         )
+        self._write_all()
 
     def close(self) -> None:
-        """Nothing is buffered."""
+        """Append the rows that could not be written before."""
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._unwritten:
+            self._journal.append(self._unwritten[0])
+            del self._unwritten[0]
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -147,14 +158,13 @@ class Sinks:
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = list(sinks)
+        self._writing = asyncio.Lock()
 
-    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
-        """Give the metrics to every sink."""
-        for sink in self._sinks:
-            try:
-                sink.write(kind, step, metrics)
-            except Exception:
-                logger.exception("%s did not write the metrics of step %d", type(sink).__name__, step)
+    async def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Give the metrics to every sink, in a thread."""
+        async with self._writing:
+            for sink in self._sinks:
+                await asyncio.to_thread(_write, sink, kind, step, metrics)
 
     def close(self) -> None:
         """Close every sink."""
@@ -163,3 +173,13 @@ class Sinks:
                 sink.close()
             except Exception:
                 logger.exception("%s did not close", type(sink).__name__)
+
+
+def _write(sink: Sink, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+    name, began = type(sink).__name__, time.monotonic()
+    try:
+        sink.write(kind, step, metrics)
+    except Exception:
+        logger.exception("%s did not write the metrics of step %d", name, step, extra=event("MetricsNotWritten"))
+    if (seconds := time.monotonic() - began) > SLOW_VOLUME_SECONDS:
+        logger.warning("%s wrote the metrics of step %d in %.0f s", name, step, seconds, extra=event(SLOW_VOLUME))
