@@ -22,7 +22,7 @@ OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training samples bundled_tasks evaluations)
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
-BENCHES := surface setup context exec grading claims sandbox agent trainer scale demo bare
+BENCHES := surface setup context exec grading claims sandbox trajectory agent trainer scale demo bare
 
 # Suites that run beside each other install what they miss one after the other.
 INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y install --no-install-recommends $(1) >/dev/null'
@@ -30,7 +30,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -143,6 +143,10 @@ bench-exec: venv cluster images ## compare exec sessions with one-shot exec
 
 bench-sandbox: venv cluster images ## compare every client that runs commands in a Pod
 	@$(PYTHON) -m tests.bench.sandbox_bench
+
+bench-trajectory: venv cluster images ## compare whole trajectories with bare Pods, agent-sandbox, SWE-ReX and Ray's own sandboxes
+	@$(PYTHON) -m cluster build gvisor
+	@$(PYTHON) -m tests.bench.trajectory_bench
 
 bench-grading: venv cluster images ## time grading Jobs beyond the tests' own time
 	@$(PYTHON) -m tests.bench.grading_bench

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from swerl_kube import KubeClient
 
@@ -22,22 +23,35 @@ Writes = Counter[tuple[str, str]]  # (verb, resource or resource/subresource) ->
 
 async def count(client: KubeClient) -> Writes:
     """Charged writes since the API server started."""
+    return counted_writes(await metrics_page(client))
+
+
+async def metrics_page(client: KubeClient) -> str:
+    """The API server's metrics."""
     async with client.http.get(f"{client.server}/metrics", headers=await client.headers()) as answer:
         answer.raise_for_status()
-        text = await answer.text()
-    return counted_writes(text)
+        return await answer.text()
 
 
 def counted_writes(page: str) -> Writes:
     """The charged writes of a metrics page."""
     found: Writes = Counter()
-    for labels, value in _LINE.findall(page):
-        label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+    for label, value in _requests(page):
         sub = label["subresource"]
         ours = label["group"] in GROUPS or (label["resource"] in RESOURCES and not sub)
         if label["verb"] in VERBS and ours:
-            found[label["verb"], label["resource"] + (f"/{sub}" if sub else "")] += int(float(value))
+            found[label["verb"], label["resource"] + (f"/{sub}" if sub else "")] += value
     return found
+
+
+def counted_execs(page: str) -> int:
+    """The exec streams of a metrics page that have ended."""
+    return sum(value for label, value in _requests(page) if label["subresource"] == "exec")
+
+
+def _requests(page: str) -> Iterator[tuple[dict[str, str], int]]:
+    for labels, value in _LINE.findall(page):
+        yield dict(re.findall(r'(\w+)="([^"]*)"', labels)), int(float(value))
 
 
 def writes_between(before: Writes, after: Writes) -> Writes:

@@ -31,16 +31,16 @@ AT_ONCE = 4  # Pods that are given the packages at the same time
 async def servers(client: KubeClient, place: PodTargets) -> PodTargets:
     """The place with a server in each Pod; raises RuntimeError when one does not answer."""
     version = await _python(client, place)
-    packages = await asyncio.to_thread(_packages, version)
+    folder = await asyncio.to_thread(packages, version)
     token, turn = secrets.token_hex(8), asyncio.Semaphore(AT_ONCE)
 
     async def start(index: int) -> str:
         pod = await client.get("v1", "pods", place.namespace, place.pods[index])
         async with turn, Session(PodConnector(client, place.namespace, place.pods[index], uid=place.uids[index])) as s:
-            await upload(s, packages, FOLDER)
+            await upload(s, folder, FOLDER)
             await s.run(f"PYTHONPATH={FOLDER} nohup setsid {SERVER} {token} >/tmp/rex 2>&1 &", timeout=30)
         address = f"http://{pod['status']['podIP']}"
-        await _until_up(f"{address}:{PORT}", token)
+        await until_up(f"{address}:{PORT}", token)
         return f"{address}:{PORT}"
 
     addresses = await asyncio.gather(*(start(index) for index in range(len(place.pods))))
@@ -53,7 +53,7 @@ async def _python(client: KubeClient, place: PodTargets) -> str:
     return done.stdout.decode().strip()
 
 
-def _packages(version: str) -> Path:
+def packages(version: str) -> Path:
     """A folder with the server for that Python; made once."""
     folder = swerl_home() / "bench-sandbox" / f"rex-{version}"
     if not folder.exists():
@@ -66,7 +66,8 @@ def _packages(version: str) -> Path:
     return folder
 
 
-async def _until_up(address: str, token: str) -> None:
+async def until_up(address: str, token: str, pause: float = 0.5) -> None:
+    """Wait until the server at `address` answers, asked every `pause` seconds."""
     async with aiohttp.ClientSession(headers={"X-API-Key": token}) as http, asyncio.timeout(UP_SECONDS):
         while True:
             try:
@@ -75,4 +76,4 @@ async def _until_up(address: str, token: str) -> None:
                         return
             except aiohttp.ClientError:
                 pass
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(pause)
