@@ -50,7 +50,9 @@ async def ways(place: Place, cluster: Cluster) -> AsyncIterator[dict[str, Way]]:
         rex = SweRex(place, await asyncio.to_thread(packages, await python_of(place)))
         pool = WarmPool(place.client, place.namespace, MANY)
         stack.enter_context(controller(cluster, place.folder))
-        await pool.fill({"name": "sandbox", "image": place.image, "command": ["sleep", "86400"], "resources": RESOURCES})
+        await pool.fill(
+            {"name": "sandbox", "image": place.image, "command": ["sleep", "86400"], "resources": RESOURCES}
+        )
         stack.push_async_callback(pool.drain)
         program = await stack.enter_async_context(ray_program(place, ray_image(), files))
         yield {

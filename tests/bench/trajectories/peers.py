@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from swerl_kube import Forbidden
 from swerex.runtime.abstract import Command
 from swerex.runtime.remote import RemoteRuntime
+from swerl_kube import Forbidden
 
 from tests.bench.agent_sandbox import WarmPool
 from tests.bench.exec_peers.clients import KubernetesPython, PodTargets

@@ -11,7 +11,7 @@ from tests.bench.trajectories.commands import MIX, PAGE, PRINT_PAGE, check, comm
 from tests.bench.trajectories.ray_pod import ray_pod
 from tests.bench.trajectories.results import Load, Trajectories, table
 from tests.bench.trajectories.way import RESOURCES, bare_pod
-from tests.bench.trajectory_bench import MANY, OURS, figures
+from tests.bench.trajectory_bench import MANY, figures
 
 NAMES = ("ours", "bare-pods", "ray-actor", "ray-runtime")
 
@@ -56,7 +56,9 @@ def test_table_has_a_line_for_each_way_and_load() -> None:
 
 
 def test_faster_of_ray_s_two_ways_is_the_peer() -> None:
-    by_name = {figure.name: figure for figure in figures(found(ours=3.0, bare_pods=8.0, ray_actor=5.0, ray_runtime=4.0))}
+    by_name = {
+        figure.name: figure for figure in figures(found(ours=3.0, bare_pods=8.0, ray_actor=5.0, ray_runtime=4.0))
+    }
     assert by_name["trajectory_50_against_ray_s"].peer == 4.0
     assert by_name["trajectory_50_16_at_once_against_ray_s"].peer == 4.0
     assert not by_name["trajectory_50_s"].meets_goal
