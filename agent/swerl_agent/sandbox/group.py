@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
 from swerl_api.images import PULL_REASONS
 from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
-from swerl_kube import KubeClient, NotFound
+from swerl_kube import KubeClient, KubeError, NotFound
 
 from .declaration import declare, remove
 from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
@@ -189,9 +190,11 @@ class SandboxGroup:
         await remove(self._client, "v1", "pods", self._watch.namespace, self.pod_name(ordinal), grace_seconds=0)
 
     async def delete(self) -> None:
-        """Delete the SweSandbox and with it its remaining Pods."""
+        """Delete the SweSandbox and with it its remaining Pods; claimed ones without a grace period."""
+        claimed = {ordinal: session.token for ordinal, session in self._sessions.items()}  # a token is a Pod's uid
         await self.close()
         await remove(self._client, GROUP_API, GROUPS, self._watch.namespace, self.name, uid=self.uid)
+        await asyncio.gather(*(self._remove_at_once(ordinal, uid) for ordinal, uid in claimed.items()))
 
     async def close(self) -> None:
         """Close every session; the Pods stay."""
@@ -199,6 +202,12 @@ class SandboxGroup:
             await self._cancel_prefetch(ordinal)
         for ordinal in list(self._sessions):
             await self._sessions.pop(ordinal).close()
+
+    async def _remove_at_once(self, ordinal: int, uid: str) -> None:
+        """Delete a Pod of a deleted group; where this fails, the garbage collector does it, with a grace period."""
+        pod, namespace = self.pod_name(ordinal), self._watch.namespace
+        with suppress(KubeError):
+            await self._client.delete("v1", "pods", namespace, pod, grace_seconds=0, uid=uid)
 
     async def _cancel_prefetch(self, ordinal: int) -> None:
         """Cancel the prefetch of a Pod that was not claimed."""

@@ -59,6 +59,14 @@ async def test_claim_runs_commands_and_copies_files(
     await until_nothing_is_left(client, namespace, 15)
 
 
+async def test_end_of_a_claim_deletes_its_pods_at_once(
+    client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
+) -> None:
+    async with Sandbox.claim(IMAGE, 2, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
+        names = [sandbox.name for sandbox in group]
+    assert [await client.find("v1", "pods", namespace, name) for name in names] == [None, None]
+
+
 async def test_download_stays_inside_its_target(
     namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
