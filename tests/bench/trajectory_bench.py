@@ -91,10 +91,8 @@ def _against_peers(found: Found, load: Load) -> Iterable[Figure]:
     ray = min((found[load, name] for name in (RAY_ACTOR, RAY_RUNTIME)), key=lambda one: one.median)
     many = f"_{load.at_once}_at_once" if load.at_once > 1 else ""
     yield Figure(f"trajectory_50{many}_s", ours.median, BARE_RATIO, peer=bare.median)
+    yield Figure(f"trajectory_50{many}_prefetched_s", found[load, PREFETCHED].median, BARE_RATIO, peer=bare.median)
     yield Figure(f"trajectory_50{many}_against_ray_s", ours.median, RAY_RATIO, peer=ray.median)
-    if load.at_once > 1:
-        cost, its = ours.each(ours.machine), bare.each(bare.machine)
-        yield Figure(f"trajectory_50{many}_cpu_s", cost, BARE_RATIO, peer=its)
 
 
 async def run(cluster: Cluster, local: layout.Cluster, namespace: str, folder: Path) -> list[Figure]:

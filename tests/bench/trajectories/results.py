@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from tests.bench.trajectories.way import Way
 
 SETTLE_SECONDS = 2.0  # the node's end of a teardown
 IDLE_SECONDS = 5.0  # for which the machine is watched at rest
+QUIET_CORES = 0.5  # consumption at rest above which other work would be charged to a way
 COLUMNS = ["commands", "at_once", "way", "p50_s", "cmds_per_s", "cpu_s", "apiserver_cpu_s", "writes", "execs"]
 
 
@@ -36,7 +38,7 @@ class Trajectories:
     load: Load
     seconds: list[float] = field(default_factory=list)  # from the request until the sandbox was gone, one each
     wall: float = 0.0  # seconds of all rounds
-    machine: float = 0.0  # processor seconds, those of rest taken off
+    machine: float = 0.0  # processor seconds, those of rest taken off; NaN on a machine with other work
     apiserver: float = 0.0  # likewise
     writes: int = 0
     execs: int = 0  # streams that the API server passed on
@@ -95,7 +97,7 @@ class Meter:
         into.wall += time.perf_counter() - started
         await asyncio.sleep(SETTLE_SECONDS)
         seconds, cpu, writes, execs = (await self._read()).since(before)
-        into.machine += cpu.machine - seconds * self._idle_machine
+        into.machine += cpu.machine - seconds * self._idle_machine if self._idle_machine < QUIET_CORES else math.nan
         into.apiserver += cpu.daemons["apiserver"] - seconds * self._idle_apiserver
         into.writes += writes
         into.execs += execs

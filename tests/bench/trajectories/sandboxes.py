@@ -38,8 +38,7 @@ class Prefetched:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._groups: list[tuple[SandboxGroup, set[int]]] = []  # with the ordinals that are in use
-        self._places: dict[str, tuple[int, int]] = {}  # trajectory -> group and ordinal
+        self._claims: dict[str, tuple[SandboxGroup, int, Session]] = {}  # by trajectory
 
     async def prepare(self, names: Sequence[str]) -> None:
         place = self._place
@@ -50,17 +49,14 @@ class Prefetched:
         group.login = False
         group.prefetch()
         for ordinal, name in enumerate(names):
-            await place.pods.ready(group.pod_name(ordinal))
-            self._places[name] = len(self._groups), ordinal
-        self._groups.append((group, set(range(len(names)))))
+            self._claims[name] = group, ordinal, await group.claim(ordinal)
 
     async def trajectory(self, name: str, commands: Sequence[str]) -> None:
-        number, ordinal = self._places.pop(name)
-        group, used = self._groups[number]
-        await _run(await group.claim(ordinal), commands)
+        group, ordinal, session = self._claims[name]
+        await _run(session, commands)
         await group.release(ordinal)
-        used.remove(ordinal)
-        if not used:
+        del self._claims[name]
+        if all(other is not group for other, _, _ in self._claims.values()):
             await group.delete()
         await self._place.pods.gone(group.pod_name(ordinal))
 

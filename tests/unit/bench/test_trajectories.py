@@ -13,7 +13,7 @@ from tests.bench.trajectories.results import Load, Trajectories, table
 from tests.bench.trajectories.way import RESOURCES, bare_pod
 from tests.bench.trajectory_bench import MANY, figures
 
-NAMES = ("ours", "bare-pods", "ray-actor", "ray-runtime")
+NAMES = ("ours", "ours-prefetched", "bare-pods", "ray-actor", "ray-runtime")
 
 
 def found(**seconds: float) -> dict[tuple[Load, str], Trajectories]:
