@@ -1,7 +1,7 @@
 """Ray's own sandboxes: a Pod of our trainer's image with gVisor's `runsc`, and the program that runs in it.
 
 The Pod is what Ray's guide for Kubernetes asks for: no privileges, but no seccomp profile either, because `runsc` makes
-a user namespace. The image of the sandboxes is a tar archive: Ray pulls from registries with TLS only.
+a user namespace. The image of the sandboxes is a tar archive: Ray reads no layers compressed with zstd, as ours are.
 """
 
 from __future__ import annotations
