@@ -50,7 +50,7 @@ demo: ## set everything up, train the tiny agent on a real Kubernetes, show its 
 demo-down: ## remove the demo's job and namespace; keep the cluster
 	@python3 -m demo down
 
-test: fresh-records lint cluster images test-in-parallel test-e2e ## run lint and every suite against the real components; ends with one line of totals
+test: fresh-records lint cluster images test-in-parallel ## run lint and every suite against the real components; ends with one line of totals
 	@$(PYTHON) -m tests.summary $(RECORDS)
 
 .PHONY: fresh-records test-in-parallel test-on-cluster
@@ -58,12 +58,13 @@ fresh-records:
 	@rm -rf $(RECORDS)
 
 test-in-parallel: # each of these suites is idle for a part of its time
-	@echo "unit tests, then the browser's; the trainer's tests; outages, then the control plane: three at a time, each prints when it ends"
+	@echo "unit tests, then the browser's; the trainer's tests; outages, the control plane, then whole jobs: three at a time, each prints when it ends"
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-on-cluster test-browser
 
 test-on-cluster: # no other test may run on the cluster during an outage
 	@$(MAKE) --no-print-directory test-outages
 	@$(MAKE) --no-print-directory test-control-plane
+	@$(MAKE) --no-print-directory test-e2e
 
 # Debian's package, unpacked: the tests start the programs themselves.
 $(SWERL_HOME)/bin/promtool:

@@ -31,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
     record.register(config)
 
 
+def without_make() -> dict[str, str]:
+    """This process's environment for a `make` of its own: without what the suite's make and its path put there."""
+    theirs = {"PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+    return {name: value for name, value in os.environ.items() if name not in theirs}
+
+
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Hold the lock under which a test process changes state shared by all test processes of the machine."""

@@ -21,6 +21,7 @@ from demo.cluster import ROOT, Cluster
 from demo.job import SYSTEM_NAMESPACE, Images, documents
 from demo.run import fetch_output
 from demo.setup import RELEASE, install_operator
+from tests.conftest import without_make
 
 CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
 EXPORT = "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH"
@@ -31,7 +32,7 @@ class Shell:
 
     def __init__(self, kubeconfig: Path, **environment: str) -> None:
         search = f"{swerl_home() / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": search, **environment}
+        self._environment = without_make() | {"KUBECONFIG": str(kubeconfig), "PATH": search} | environment
 
     def run(self, command: str, timeout: float = 600) -> str:
         done = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.layout import image_listing
+from tests.conftest import without_make
 from tests.control_plane.cluster.probe_namespace import ROOT, eventually
 
 
@@ -48,8 +49,7 @@ def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, mess
     home = tmp_path / "home"
     image_listing(home).parent.mkdir(parents=True)
     image_listing(home).write_text("{}")  # no room for images is needed then
-    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
-    environment = inherited | {"SWERL_HOME": str(home)}
+    environment = without_make() | {"SWERL_HOME": str(home)}
     making = subprocess.Popen(
         ["make", command], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True,
