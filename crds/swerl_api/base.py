@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -37,6 +37,25 @@ class ApiModel(BaseModel):
         validate_default=True,
     )
     cel_rules: ClassVar[tuple[Rule, ...]] = ()
+    _ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def from_stored(cls, fields: object) -> Self:
+        """The model of a stored object. Fields of a newer CRD are ignored, so that upgrades and rollbacks stop no job.
+
+        Raises ValidationError for everything else that is wrong.
+        """
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            model = cls.model_validate(fields, extra="ignore")
+            model._ignored = tuple(".".join(map(str, each["loc"])) for each in error.errors())
+            return model
+
+    @property
+    def ignored_fields(self) -> tuple[str, ...]:
+        """Paths of the fields that `from_stored` ignored."""
+        return self._ignored
 
 
 class StatusModel(ApiModel):

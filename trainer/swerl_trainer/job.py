@@ -55,7 +55,7 @@ class Job:
         """The job at `path`. Raises JobError naming the file and the field."""
         try:
             data = json.loads(path.read_text())
-            spec = SweRLJobSpec.model_validate(data["spec"])
+            spec = SweRLJobSpec.from_stored(data["spec"])
             return cls(
                 name=data["name"],
                 namespace=data["namespace"],

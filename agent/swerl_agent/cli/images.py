@@ -45,7 +45,7 @@ async def _observed(client: KubeClient, namespace: str, name: str) -> tuple[list
     """The set's images and what the operator found of them; raises UsageError while that is not known."""
     try:
         body = await client.get(API_VERSION, "sweimagesets", namespace, name)
-        spec = SweImageSetSpec.model_validate(body["spec"])
+        spec = SweImageSetSpec.from_stored(body["spec"])
         status = SweImageSetStatus.model_validate(body.get("status") or {})
         images = spec.references(await _listed(client, namespace, spec))
     except NotFound as error:

@@ -95,7 +95,7 @@ async def _running_head(client: KubeClient, namespace: str, job: str) -> str | N
 
 def reader_pod(job: Json) -> Json:
     """A Pod that mounts the job's volume read-only and does nothing."""
-    spec = SweRLJobSpec.model_validate(job["spec"])
+    spec = SweRLJobSpec.from_stored(job["spec"])
     volume: dict[str, Any] = spec.checkpoint.volume.model_dump(by_alias=True, exclude_none=True)
     settings = spec.trainer
     return {

@@ -104,7 +104,7 @@ class SandboxGroup:
             return None
         if found["metadata"].get("deletionTimestamp"):
             return None
-        declared_spec = SweSandboxSpec.model_validate(found["spec"])
+        declared_spec = SweSandboxSpec.from_stored(found["spec"])
         differing = [field for field, value in declared_spec if value != getattr(spec, field)]
         if differing:
             raise ValueError(f"SweSandbox {watch.namespace}/{name} exists and differs in {', '.join(differing)}")

@@ -14,7 +14,9 @@ from swerl_api import (
     JobReason,
     SandboxSpec,
     SourceSpec,
+    SweEvalSpec,
     SweImageSetStatus,
+    SweRLJobSpec,
     find_condition,
 )
 from swerl_api.volumes import OutputVolume
@@ -62,6 +64,15 @@ def egress_warning(sandbox: SandboxSpec) -> str:
         "sandbox.egress is allow: commands of the model reach the cluster, its nodes and the Internet, as far as the"
         " namespace's NetworkPolicies permit; leave it none unless tasks need a network"
     )
+
+
+def validated_message(spec: SweRLJobSpec | SweEvalSpec) -> str:
+    """What the author of a valid spec should know; empty for most."""
+    newer = ""
+    if spec.ignored_fields:
+        fields = ", ".join(f"spec.{field}" for field in spec.ignored_fields)
+        newer = f"this operator is older than the object's CRD and ignores {fields}; upgrade the chart"
+    return "; ".join(filter(None, [egress_warning(spec.sandbox), newer]))
 
 
 async def image_set_problem(api: KubeClient, namespace: str, sandbox: SandboxSpec) -> Problem | None:

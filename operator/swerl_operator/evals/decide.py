@@ -13,7 +13,7 @@ from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import cluster_problem, missing_pods, pod_problem
-from ..checks.prerequisites import egress_warning
+from ..checks.prerequisites import validated_message
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
@@ -102,7 +102,7 @@ def _prepare(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObserv
     if problems:
         builder.block(EvalCondition.VALIDATED, merge_problems(problems))
         return EvalDecision((EvalAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
-    builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID, egress_warning(spec.sandbox))
+    builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID, validated_message(spec))
     if capacity is None:
         builder.condition(EvalCondition.CAPACITY, "True", EvalReason.CAPACITY_MATCHED)
     else:

@@ -74,7 +74,7 @@ def _trained_model(
         )
         return Problem(EvalReason.NO_CHECKPOINT, text)
     try:
-        return trained_model(SweRLJobSpec.model_validate(body["spec"]), checkpoint or str(newest))
+        return trained_model(SweRLJobSpec.from_stored(body["spec"]), checkpoint or str(newest))
     except ValidationError as error:
         return Problem(
             EvalReason.INVALID_SPEC, f"SweRLJob {trained.name!r} cannot be read: {invalid_spec_message(error)}"

@@ -48,7 +48,7 @@ class EvalReconciler:
         status = SweEvalStatus.model_validate(body.get("status") or {})
         generation = int(body["metadata"]["generation"])
         try:
-            spec = SweEvalSpec.model_validate(body["spec"])
+            spec = SweEvalSpec.from_stored(body["spec"])
         except ValidationError as error:
             builder = EvalStatusBuilder(status, generation, datetime.now(UTC))
             builder.block(EvalCondition.VALIDATED, Problem(EvalReason.INVALID_SPEC, invalid_spec_message(error)))

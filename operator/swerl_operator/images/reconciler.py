@@ -65,7 +65,7 @@ class ImageSetReconciler:
         status = SweImageSetStatus.model_validate(body.get("status") or {})
         generation = int(body["metadata"]["generation"])
         try:
-            spec = SweImageSetSpec.model_validate(body["spec"])
+            spec = SweImageSetSpec.from_stored(body["spec"])
             images = await self._images(key[0], spec)
         except (ValidationError, _ListMissing) as error:
             reason, text = ImageSetReason.LIST_MISSING, str(error)

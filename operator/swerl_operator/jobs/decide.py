@@ -13,7 +13,7 @@ from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_
 from swerl_kube import Json
 
 from ..checks.pods import cluster_problem, missing_pods, sidecars_not_ready
-from ..checks.prerequisites import egress_warning
+from ..checks.prerequisites import validated_message
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
@@ -89,7 +89,7 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
         return JobDecision((*delete_others, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
-    builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID, egress_warning(spec.sandbox))
+    builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID, validated_message(spec))
     _set_capacity_condition(spec, builder, capacity)
     if observed.image_set_problem is not None:
         builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)

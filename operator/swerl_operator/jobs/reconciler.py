@@ -47,7 +47,7 @@ class JobReconciler:
         status = SweRLJobStatus.model_validate(body.get("status") or {})
         generation = int(body["metadata"]["generation"])
         try:
-            spec = SweRLJobSpec.model_validate(body["spec"])
+            spec = SweRLJobSpec.from_stored(body["spec"])
         except ValidationError as error:
             builder = JobStatusBuilder(status, generation, datetime.now(UTC))
             builder.block(JobCondition.VALIDATED, Problem(JobReason.INVALID_SPEC, invalid_spec_message(error)))

@@ -138,7 +138,7 @@ def parse_group(body: Json) -> ParsedGroup:
     meta = body["metadata"]
     spec_error = ""
     try:
-        spec = SweSandboxSpec.model_validate(body.get("spec") or {})
+        spec = SweSandboxSpec.from_stored(body.get("spec") or {})
     except ValidationError as error:
         spec = SweSandboxSpec.model_construct(image="", replicas=0)
         spec_error = format_validation_error(error, "spec.")

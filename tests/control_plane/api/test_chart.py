@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.conftest import one_at_a_time
+
 from .conftest import ROOT, Kubectl, helm
 
 KINDS = "all,sa,role,rolebinding,lease,cm,secret"
@@ -76,14 +78,15 @@ def test_upgrade_writes_the_crds_and_a_rollback_keeps_them(
     older = [
         {"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns/0"}
     ]  # a column that others do not read
-    assert kubectl("patch", "crd", name, "--type=json", "-p", json.dumps(older)).returncode == 0
-    assert kubectl(*columns).stdout != newest
-    repository, _, tag = operator_image.rpartition(":")
-    image = ("--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=")
-    scope = ("-n", namespace, "--set", "replicas=0", *image)
-    done = helm(kubeconfig, "upgrade", release, str(ROOT / "charts"), *scope, "--timeout", "110s")
-    assert done.returncode == 0, done.stderr + kubectl("logs", "-n", namespace, f"job/{release}-crd-upgrade").stderr
-    assert kubectl(*columns).stdout == newest
+    with one_at_a_time():
+        assert kubectl("patch", "crd", name, "--type=json", "-p", json.dumps(older)).returncode == 0
+        assert kubectl(*columns).stdout != newest
+        repository, _, tag = operator_image.rpartition(":")
+        image = ("--set", f"image.repository={repository}", "--set", f"image.tag={tag}", "--set", "image.pullPolicy=")
+        scope = ("-n", namespace, "--set", "replicas=0", *image)
+        done = helm(kubeconfig, "upgrade", release, str(ROOT / "charts"), *scope, "--timeout", "110s")
+        assert done.returncode == 0, done.stderr + kubectl("logs", "-n", namespace, f"job/{release}-crd-upgrade").stderr
+        assert kubectl(*columns).stdout == newest
     assert "crd-upgrade" not in kubectl("get", "jobs,sa", "-n", namespace, "-o", "name").stdout
     done = helm(kubeconfig, "rollback", release, "1", "-n", namespace)
     assert done.returncode == 0, done.stderr

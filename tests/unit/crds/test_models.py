@@ -37,6 +37,15 @@ def test_unknown_field_is_refused_by_name() -> None:
         SweRLJobSpec.model_validate(MINIMAL | {"algorithm": {"groupsize": 4}})
 
 
+def test_stored_object_of_a_newer_version_is_read() -> None:
+    spec = SweRLJobSpec.from_stored(MINIMAL | {"algorithm": {"groupSize": 4, "newer": 1}, "other": {}})
+    assert spec.algorithm.group_size == 4
+    assert spec.ignored_fields == ("algorithm.newer", "other")
+    assert SweRLJobSpec.from_stored(MINIMAL).ignored_fields == ()
+    with pytest.raises(ValidationError, match="groupSize"):
+        SweRLJobSpec.from_stored(MINIMAL | {"algorithm": {"groupSize": "many", "newer": 1}})
+
+
 def test_sandbox_spec_reads_camel_case() -> None:
     spec = SweSandboxSpec.model_validate({"image": "task:1", "taskId": "a__b-1", "lifetimeSeconds": 60})
     assert (spec.task_id, spec.lifetime_seconds, spec.egress) == ("a__b-1", 60, "none")

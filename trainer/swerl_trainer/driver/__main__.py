@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from pathlib import Path
 
 from swerl_trainer.process import on_ray, run_to_end
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +44,9 @@ async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
     log = DriverLog()
     job = Job.read(path)
     job.log.configure(sys.stdout)
+    if job.spec.ignored_fields:
+        fields = ", ".join(f"spec.{field}" for field in job.spec.ignored_fields)
+        logger.warning("this image is older than the operator and ignores %s", fields)
     async with on_ray():
         await download(job)
         await check_layout(job)
