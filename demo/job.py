@@ -38,25 +38,27 @@ def documents() -> dict[str, dict[str, Any]]:
     return {document["kind"]: document for document in yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())}
 
 
+def job_size() -> tuple[int, int]:
+    """Training steps, and episodes per held-out task: $STEPS and $SAMPLES, else those of swerljob.yaml."""
+    spec = documents()["SweRLJob"]["spec"]
+    steps, samples = os.environ.get("STEPS"), os.environ.get("SAMPLES")
+    return int(steps or spec["algorithm"]["steps"]), int(samples or spec["evaluation"]["samples"])
+
+
 def job_manifest(
     images: Images, *, name: str = JOB, namespace: str = NAMESPACE, seed: int | None = None
 ) -> dict[str, Any]:
-    """The job of swerljob.yaml with the built image references, `seed` if given, and, if they are set, $STEPS steps and
-    $SAMPLES episodes per held-out task."""
+    """The job of swerljob.yaml with the built image references, `seed` if given, and the size of `job_size`."""
     job = documents()["SweRLJob"]
     job["metadata"] |= {"name": name, "namespace": namespace}
     spec = job["spec"]
     spec["trainer"]["image"] = images["trainer"]
     for section in ("model", "tasks", "evaluation"):
-        if section in spec:
-            spec[section]["source"]["image"]["reference"] = images["demo-data"]
+        spec[section]["source"]["image"]["reference"] = images["demo-data"]
     if seed is not None:
         spec["algorithm"]["seed"] = seed
         spec["tasks"]["seed"] = seed
-    if steps := os.environ.get("STEPS"):
-        spec["algorithm"]["steps"] = int(steps)
-    if (samples := os.environ.get("SAMPLES")) and "evaluation" in spec:
-        spec["evaluation"]["samples"] = int(samples)
+    spec["algorithm"]["steps"], spec["evaluation"]["samples"] = job_size()
     return job
 
 

@@ -15,7 +15,8 @@ from swerl_agent.jobs.view import JobView
 
 from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
-from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, volume_folder
+from demo.estimate import describe, estimate_minutes
+from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, job_size, volume_folder
 from demo.report import draw_curve, print_trajectory, read_metrics, solved_trajectory, write_summary
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
@@ -27,7 +28,10 @@ READER_POD = "demo-reader"  # Pod that the output is copied from on another clus
 
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     """Set up, train, report; returns the summary. Raises StepFailed when a step cannot be done."""
-    cluster, steps = Cluster.from_environment(), Steps()
+    cluster = Cluster.from_environment()
+    training_steps, samples = job_size()
+    steps = Steps(estimate_minutes(swerl_home(), local=cluster.local, steps=training_steps, samples=samples))
+    print(describe(steps.estimate), flush=True)
     folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
     started = time.monotonic()
     images = prepare(cluster, steps)
