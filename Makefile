@@ -50,10 +50,13 @@ demo: ## set everything up, train the tiny agent on a real Kubernetes, show its 
 demo-down: ## remove the demo's job and namespace; keep the cluster
 	@python3 -m demo down
 
-test: fresh-records lint cluster images test-in-parallel ## run lint and every suite against the real components; ends with one line of totals
+test: fresh-records lint built test-in-parallel ## run lint and every suite against the real components; ends with one line of totals
 	@$(PYTHON) -m tests.summary $(RECORDS)
 
-.PHONY: fresh-records test-in-parallel test-on-cluster
+.PHONY: fresh-records built test-in-parallel test-on-cluster
+built: venv # what `cluster` and `images` do; on a bare machine at once
+	@$(PYTHON) -m demo.setup
+
 fresh-records:
 	@rm -rf $(RECORDS)
 

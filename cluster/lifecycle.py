@@ -27,14 +27,19 @@ _INDEX_FILE = "index"  # written first into a state folder: the index it was mad
 
 def prepare(home: Path, targets: tuple[str, ...] = build.DEFAULT_TARGETS) -> None:
     """Packages and programs; raises PrerequisiteError."""
+    install_packages(home)
+    _build(home, [name for name in targets if not build.built(home, name)])
+    build.build_pause(home)
+    build.link_programs(home)
+
+
+def install_packages(home: Path) -> None:
+    """Debian's packages that the cluster and the image build need; raises PrerequisiteError."""
     preflight.check(home)
     packages = preflight.missing_packages()
     if packages:
         with step(f"install {len(packages)} packages ({packages[0]}, ...)"):
             preflight.install(packages)
-    _build(home, [name for name in targets if not build.built(home, name)])
-    build.build_pause(home)
-    build.link_programs(home)
 
 
 def _build(home: Path, targets: list[str]) -> None:

@@ -110,12 +110,19 @@ def build(builder: Builder, names: set[str]) -> None:
     listing.write_text(json.dumps(known | builder.references, indent=1, sort_keys=True) + "\n")
 
 
+def store(builder: Builder, names: set[str]) -> None:
+    """Build the named images (all when empty) but those of tasks, without a registry."""
+    for image in select_images(names - {TASK_IMAGES}):
+        builder.local(image.name)
+
+
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m images", description=__doc__)
     parser.add_argument(
         "names", nargs="*", help="operator, trainer, trainer-gpu, sandbox-base, tasks; default: all but trainer-gpu"
     )
     engine = os.environ.get("SWERL_IMAGE_ENGINE", "buildah")
+    parser.add_argument("--store", action="store_true", help="keep them in the engine's own storage; push nothing")
     parser.add_argument("--engine", default=engine, choices=["buildah", "docker"])
     parser.add_argument("--registry", default=layout.registry(), help="as seen from here")
     parser.add_argument("--cluster-registry", help="as image references name it inside the cluster")
@@ -144,7 +151,10 @@ def main(arguments: list[str] | None = None) -> int:
         builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
         if command:
             return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)
-        build(builder, set(options.names))
+        if options.store:
+            store(builder, set(options.names))
+        else:
+            build(builder, set(options.names))
     except (BuildError, ClusterError) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
