@@ -205,9 +205,10 @@ class RayCluster:
     port: int
 
     def stop(self) -> None:
+        """Its parts end with SIGTERM; `ray start` itself does not, and has nothing left to do then."""
         os.killpg(self.process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(30)
+            self.process.wait(5)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
