@@ -14,7 +14,8 @@ from swerl_api.names import METRICS_PORT
 from swerl_trainer.metrics.catalogue import NAMES, families, gauge_of
 from swerl_trainer.rollout.cursor import TaskOrder
 
-from demo.cluster import ROOT
+from cluster.layout import locked, swerl_home
+from demo.cluster import ROOT, Cluster
 from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
 from tests.e2e.product_namespace import ProductNamespace
@@ -119,15 +120,27 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
+def upgrade_and_roll_back(cluster: Cluster) -> None:
+    """Another Pod of the operator, and then one of the release before."""
+    scope = ("--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "3m")
+    with locked(swerl_home() / "helm.lock"):
+        values = ("--reuse-values", "--set", "podLabels.upgraded=yes")
+        cluster.helm("upgrade", RELEASE, str(ROOT / "charts"), *values, *scope)
+        cluster.helm("rollback", RELEASE, *scope)
+
+
 def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: ProductNamespace) -> None:
     job = product_namespace.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
     job["spec"]["logFormat"] = "json"
     name = product_namespace.apply(job)
 
+    product_namespace.wait("training", lambda: product_namespace.status(name).get("phase") == "Training", 300)
+    upgrade_and_roll_back(product_namespace.cluster)
     product_namespace.wait(
         "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
     )
+    assert product_namespace.status(name)["attempt"] == 1
     statuses = in_head(product_namespace, name, 1, "python", "-c", ASK_RAY)
     assert statuses.split() == ["401", "403", "200"], "without a token, with another, with the job's"
     exported = samples(in_head(product_namespace, name, 1, "python", "-c", scrape(METRICS_PORT)))
