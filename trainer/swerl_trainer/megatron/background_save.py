@@ -6,6 +6,7 @@ change; writing is no collective and uses no process group; a rank's files are o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed as dist
 from swerl_trainer.checkpoints import FileSum, sum_files
+from swerl_trainer.megatron.errors import TrainerError
 
 from megatron.core.dist_checkpointing.core import CheckpointingConfig, save_config
 from megatron.core.dist_checkpointing.strategies.filesystem_async import FileSystemWriterAsync
@@ -51,9 +53,13 @@ class BackgroundSave:
         self._work: Future[RankPart] = self._thread.submit(self._write)
 
     def written(self) -> RankPart:
-        """Wait until this rank's files are on disk. Raises the error of the disk."""
+        """Wait until this rank's files are on disk. Raises TrainerError with the room on the volume: torch's error on a
+        full one does not name it."""
         try:
             return self._work.result()
+        except Exception as error:
+            room = shutil.disk_usage(self._folder).free / 2**20
+            raise TrainerError(f"{self._folder} was not written, with {room:.0f} MiB free: {error}") from error
         finally:
             self._thread.shutdown()
 
