@@ -135,15 +135,16 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
     job["spec"]["logFormat"] = "json"
     name = product_namespace.apply(job)
 
-    product_namespace.wait(
-        "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
-    )
+    product_namespace.wait("a first step", product_namespace.rows, 600)
     statuses = in_head(product_namespace, name, 1, "python", "-c", ASK_RAY)
     assert statuses.split() == ["401", "403", "200"], "without a token, with another, with the job's"
-    exported = samples(in_head(product_namespace, name, 1, "python", "-c", scrape(METRICS_PORT)))
     operator = ("exec", "-n", SYSTEM_NAMESPACE, f"deployment/{RELEASE}-operator", "--", "python3", "-c", scrape(9090))
     by_operator = samples(product_namespace.cluster.kubectl(*operator))
-    in_head(product_namespace, name, 1, "pkill", "-9", "-f", "swerl_trainer.driver")
+    product_namespace.wait(
+        "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 300
+    )
+    kill = 'python -c "$0" && pkill -9 -f "[s]werl_trainer.driver"'  # in one call: the third step is short
+    exported = samples(in_head(product_namespace, name, 1, "sh", "-c", kill, scrape(METRICS_PORT)))
     deadline = time.monotonic() + 60
     product_namespace.wait("second attempt", lambda: product_namespace.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
