@@ -81,7 +81,7 @@ def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace
     shell.run("helm uninstall swe-rl --wait")
     assert shell.run("kubectl get pods -l ray.io/cluster -o name").split() == running != []
     shell.run("helm install swe-rl charts/")
-    shell.run("kubectl wait swerl/demo --for=jsonpath={.status.attempt}=2 --timeout=120s", 140)
+    shell.run("kubectl wait swerl/demo --for=jsonpath={.status.attempt}=2 --timeout=240s", 260)
     shell.run("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
     shell.run("kubectl delete -f swerljob.yaml --wait=false")
     deadline = time.monotonic() + 60
