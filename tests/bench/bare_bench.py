@@ -21,6 +21,7 @@ from cluster.layout import swerl_home
 from demo.report import read_metrics
 from images.catalogue import ROOT
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.conftest import without_make
 
 MINUTE = 60
 
@@ -40,8 +41,7 @@ class FreshCheckout:
         caches = {"GOPATH": "go", "GOMODCACHE": "go/pkg/mod", "GOCACHE": "go-build", "XDG_CACHE_HOME": "cache"}
         places = {"SWERL_HOME": self.home, "PIP_CACHE_DIR": folder / "pip", "CONTAINERS_STORAGE_CONF": storage}
         places |= {name: folder / place for name, place in caches.items()}
-        inherited = {"PYTHONPATH", "KUBECONFIG", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "QUICK"}
-        kept = {name: value for name, value in os.environ.items() if name not in inherited}
+        kept = {name: value for name, value in without_make().items() if name not in ("KUBECONFIG", "QUICK")}
         self._environment = kept | {"PATH": os.pathsep.join(path)} | {k: str(v) for k, v in places.items()}
 
     def run(self, command: str) -> float:

@@ -29,11 +29,12 @@ from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from cluster.layout import swerl_home
-from demo.cluster import ROOT, Cluster
+from demo.cluster import Cluster
 from tests.bench import api_writes
 from tests.bench.agent_sandbox import WarmPool, controller
 from tests.bench.exec_peers.clients import KubernetesPython, PodTargets
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.bench.served_namespace import served_namespace
 from tests.control_plane.operator_process import Operator
 
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
@@ -264,18 +265,8 @@ async def _while_operator_runs(operator: Operator, work: Coroutine[Any, Any, lis
 
 def main() -> int:
     cluster, folder = Cluster.from_environment(), swerl_home() / "bench-claims"
-    folder.mkdir(parents=True, exist_ok=True)
-    namespace = f"bench-claims-{os.urandom(3).hex()}"
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    cluster.helm("uninstall", "swe-rl", "--namespace", "swerl-system", "--ignore-not-found", "--wait")
-    cluster.kubectl("create", "namespace", namespace)
-    options = {"namespaces": namespace, "lease_namespace": namespace}
-    try:
-        with Operator(str(cluster.kubeconfig), folder / "operator.log", **options) as operator:
-            operator.until_leading()
-            found = asyncio.run(_while_operator_runs(operator, measure(cluster, namespace, folder)))
-    finally:
-        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with served_namespace(cluster, "bench-claims", folder) as (namespace, operator):
+        found = asyncio.run(_while_operator_runs(operator, measure(cluster, namespace, folder)))
     return conclude(found, folder / "figures.json")
 
 

@@ -18,10 +18,11 @@ from swerl_agent.event_loop import run as run_loop
 from swerl_kube import KubeClient
 
 from cluster import layout
-from demo.cluster import ROOT, Cluster
+from demo.cluster import Cluster
 from tests.bench.agent_sandbox import WarmPool, controller
 from tests.bench.exec_peers.rex import packages
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.bench.served_namespace import served_namespace
 from tests.bench.trajectories.images import export_archive, python_of, ray_image
 from tests.bench.trajectories.peers import AgentSandbox, BarePods, SweRex
 from tests.bench.trajectories.pods import watched_pods
@@ -29,7 +30,6 @@ from tests.bench.trajectories.ray_pod import RaySandbox, ray_program
 from tests.bench.trajectories.results import Load, Meter, Trajectories, table
 from tests.bench.trajectories.sandboxes import Claimed, Prefetched
 from tests.bench.trajectories.way import RESOURCES, Place, Way
-from tests.control_plane.operator_process import Operator
 
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 MANY = 16
@@ -114,18 +114,8 @@ def main() -> int:
     if local is None:
         sys.exit("bench-trajectory measures the daemons of the local cluster: start it with `make cluster`")
     cluster, folder = Cluster.from_environment(), layout.swerl_home() / "bench-trajectory"
-    folder.mkdir(parents=True, exist_ok=True)
-    namespace = f"bench-trajectory-{os.urandom(3).hex()}"
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    cluster.helm("uninstall", "swe-rl", "--namespace", "swerl-system", "--ignore-not-found", "--wait")
-    cluster.kubectl("create", "namespace", namespace)
-    options = {"namespaces": namespace, "lease_namespace": namespace}
-    try:
-        with Operator(str(cluster.kubeconfig), folder / "operator.log", **options) as operator:
-            operator.until_leading()
-            found = run_loop(run(cluster, local, namespace, folder))
-    finally:
-        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with served_namespace(cluster, "bench-trajectory", folder) as (namespace, _):
+        found = run_loop(run(cluster, local, namespace, folder))
     return conclude(found, folder / "figures.json")
 
 
