@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,6 +156,16 @@ def folder(home: Path, name: str) -> Path:
 
 def built(home: Path, name: str) -> bool:
     return folder(home, name).is_dir()
+
+
+def unbuilt(home: Path, names: Iterable[str] = DEFAULT_TARGETS) -> list[str]:
+    """Those of the targets that are not built yet."""
+    return [name for name in names if not built(home, name)]
+
+
+def minutes(names: Iterable[str]) -> float:
+    """About how long a cold build of these targets takes."""
+    return sum(TARGETS[name]().minutes for name in names)
 
 
 def build(home: Path, name: str) -> Path:

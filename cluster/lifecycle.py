@@ -28,7 +28,7 @@ _INDEX_FILE = "index"  # written first into a state folder: the index it was mad
 def prepare(home: Path, targets: tuple[str, ...] = build.DEFAULT_TARGETS) -> None:
     """Packages and programs; raises PrerequisiteError."""
     install_packages(home)
-    _build(home, [name for name in targets if not build.built(home, name)])
+    _build(home, build.unbuilt(home, targets))
     build.build_pause(home)
     build.link_programs(home)
 
@@ -45,8 +45,7 @@ def install_packages(home: Path) -> None:
 def _build(home: Path, targets: list[str]) -> None:
     """Two targets at a time: downloads and the links of one use no second core."""
     if targets:
-        minutes = sum(build.TARGETS[name]().minutes for name in targets)
-        print_line(f"  build {', '.join(targets)} (cold on two cores: {minutes:.0f} min)")
+        print_line(f"  build {', '.join(targets)} (cold on two cores: {build.minutes(targets):.0f} min)")
     pool = ThreadPoolExecutor(2)
     try:
         for done in as_completed([pool.submit(_timed_build, home, name) for name in targets]):

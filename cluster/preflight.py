@@ -102,7 +102,7 @@ def _present(path_or_program: str) -> bool:
 
 def _check_disk(home: Path, needs: DiskNeeds) -> None:
     images_built = image_listing(home).is_file()
-    in_home = 0 if all(build.built(home, name) for name in build.DEFAULT_TARGETS) else needs.programs
+    in_home = needs.programs if build.unbuilt(home) else 0
     in_home += 0 if images_built else needs.registry
     image_builds = 0 if images_built else needs.image_builds
     one_disk = _disk(needs.image_storage) == _disk(home)

@@ -16,9 +16,8 @@ STEP_MINUTES, SAMPLE_MINUTES, END_MINUTES = 0.5, 0.5, 1.0  # of the training, an
 
 def estimate_minutes(home: Path, *, local: bool, steps: int, samples: int) -> dict[str, float]:
     """Minutes by the demo's step; `local`: on the cluster that it builds."""
-    targets = [build.TARGETS[name]() for name in build.DEFAULT_TARGETS if not build.built(home, name)]
     return {
-        "cluster": START_MINUTES + sum(target.minutes for target in targets) if local else 0.0,
+        "cluster": START_MINUTES + build.minutes(build.unbuilt(home)) if local else 0.0,
         "images": IMAGES_MINUTES[image_listing(home).is_file()],
         "operator": INSTALL_MINUTES,
         "training": steps * STEP_MINUTES + 2 * samples * SAMPLE_MINUTES + END_MINUTES,
