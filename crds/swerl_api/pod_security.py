@@ -19,6 +19,13 @@ RESTRICTED: Final[dict[str, Any]] = {
 }
 
 
+def containers_user(chosen: int | None, *, needs_root: bool) -> int:
+    """User of containers: the `chosen` one (`runAsUser`), else root where only root can do what they must."""
+    if chosen is not None:
+        return chosen
+    return ROOT_USER if needs_root else DEFAULT_USER
+
+
 def pod_security(user: int) -> dict[str, Any]:
     """The `securityContext` of a Pod whose containers run as `user` and the group of this number."""
     if user == ROOT_USER:

@@ -15,7 +15,7 @@ from typing import Any
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, OUTPUT_PATH, ROLE_DRIVER, ROLE_LABEL, job_folder
-from swerl_api.pod_security import DEFAULT_USER, RESTRICTED, ROOT_USER, pod_security
+from swerl_api.pod_security import RESTRICTED, containers_user, pod_security
 from swerl_kube import Json, KubeClient
 from swerl_kube.exec import STDOUT
 
@@ -132,9 +132,7 @@ def reader_pod(job: Json) -> Json:
 
 def _reader_user(spec: SweRLJobSpec) -> int:
     """A user that may read what the job's Pods write."""
-    if spec.trainer.run_as_user is not None:
-        return spec.trainer.run_as_user
-    return ROOT_USER if spec.checkpoint.volume.host_path else DEFAULT_USER
+    return containers_user(spec.trainer.run_as_user, needs_root=spec.checkpoint.volume.host_path is not None)
 
 
 async def _until_ready(client: KubeClient, namespace: str, pod: str) -> None:

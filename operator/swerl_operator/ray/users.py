@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from swerl_api.pod_security import DEFAULT_USER, ROOT_USER
+from swerl_api import pod_security
 from swerl_api.pods import PodSettings
 from swerl_kube import Json
 
@@ -15,6 +15,5 @@ def containers_user(pods: PodSettings, volumes: Iterable[Json], *, rdma: bool = 
     Where none is given, it is root only for what only root can do: write a folder of the node, or lock memory for RDMA
     (of another user, the kernel gives a program no added capability).
     """
-    if pods.run_as_user is not None:
-        return pods.run_as_user
-    return ROOT_USER if rdma or any("hostPath" in volume for volume in volumes) else DEFAULT_USER
+    needs_root = rdma or any("hostPath" in volume for volume in volumes)
+    return pod_security.containers_user(pods.run_as_user, needs_root=needs_root)

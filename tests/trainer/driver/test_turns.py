@@ -21,7 +21,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.changed: list[bool] = []  # by the updates that the dispatcher was told
+        self.changed: list[bool] = []  # by the updates reported to the dispatcher
         self.dispatcher = self
         self.position = 0
 
