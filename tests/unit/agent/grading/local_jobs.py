@@ -56,7 +56,7 @@ async def local_grader(
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
-    settings = GradingSpec.model_validate({"cache": False, "retries": 0, "timeout_seconds": 60, **changes})
+    settings = GradingSpec.model_validate({"cache": False, "retries": 0, "timeout_seconds": 300, **changes})
     async with Grader(cluster, "n", settings, sandbox=SandboxSpec(workdir=str(tree), egress="allow")) as grader:
         yield grader
 
