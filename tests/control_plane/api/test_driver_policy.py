@@ -149,6 +149,12 @@ def test_policy_that_allows_traffic_is_refused(create: Create, direction: str) -
     assert "only NetworkPolicies that allow nothing" in create(changed(honest_policy(), f"spec/{direction}", [{}]))
 
 
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {"swerl.dev/job": "other"}}], ids=["all", "job"])
+def test_policy_that_closes_other_pods_is_refused(create: Create, selector: Json) -> None:
+    answer = create(changed(honest_policy(), "spec/podSelector", selector))
+    assert "select grading Pods, by the label swerl.dev/grader" in answer
+
+
 @pytest.mark.parametrize(
     ("api", "kind"),
     [("v1", "ConfigMap"), ("coordination.k8s.io/v1", "Lease"), ("networking.k8s.io/v1", "NetworkPolicy")],
