@@ -171,6 +171,7 @@ def test_pod_of_another_shape_is_refused(
         ("cluster", f"{WORKER}/nodeName", "control-plane", "Ray Pods name no node"),
         ("cluster", "spec/headGroupSpec/enableIngress", True, "no address outside of the cluster"),
         ("cluster", "spec/headGroupSpec/serviceType", "LoadBalancer", "no address outside of the cluster"),
+        ("cluster", "spec/headGroupSpec/headService", {"spec": {"type": "LoadBalancer"}}, "no address outside"),
         ("cluster", "spec/enableInTreeAutoscaling", True, "has no autoscaler"),
         ("ray-policy", "spec/podSelector", {}, "select Pods by a label of swerl.dev"),
         ("ray-policy", "spec/podSelector/matchLabels", {"app": "database"}, "select Pods by a label of swerl.dev"),
