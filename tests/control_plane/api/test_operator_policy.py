@@ -151,7 +151,7 @@ def test_pod_of_another_shape_is_refused(
 @pytest.mark.parametrize(
     ("name", "path", "value", "words"),
     [
-        ("sandbox", "metadata/labels", {"swerl.dev/job": "demo"}, "have a role in the label swerl.dev/role"),
+        ("preflight", "metadata/labels", {"swerl.dev/job": "demo"}, "have a role in the label swerl.dev/role"),
         ("sandbox", f"{POD}/serviceAccountName", "rich", "neither a service account nor its token"),
         ("sandbox", f"{POD}/automountServiceAccountToken", True, "neither a service account nor its token"),
         ("sandbox", f"{POD}/nodeName", "control-plane", "only Pods that pull images name a node"),
@@ -160,6 +160,20 @@ def test_pod_of_another_shape_is_refused(
             f"{POD}/volumes",
             [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
             "hold no token",
+        ),
+        ("sandbox", f"{POD}/volumes", [{"name": "s", "secret": {"secretName": "s"}}], "sandboxes hold no Secrets"),
+        (
+            "sandbox",
+            f"{POD}/volumes",
+            [{"name": "s", "projected": {"sources": [{"secret": {"name": "s"}}]}}],
+            "sandboxes hold no Secrets",
+        ),
+        ("sandbox", f"{POD}/containers/0/envFrom", [{"secretRef": {"name": "s"}}], "sandboxes hold no Secrets"),
+        (
+            "sandbox",
+            f"{POD}/containers/0/env",
+            [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+            "sandboxes hold no Secrets",
         ),
         ("shards", f"{JOB}/serviceAccountName", "demo-driver", "with the service account nightly.eval-driver"),
         ("shards", f"{JOB}/nodeName", "control-plane", "run shards or the merge of an evaluation"),
