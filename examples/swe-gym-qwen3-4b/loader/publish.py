@@ -6,12 +6,14 @@ from pathlib import Path
 
 from swerl_kube import Conflict, KubeClient
 
+LABELS = {"swerl.dev/job": "swerl-tasks-check"}  # without it, this account may not write the ConfigMap
+
 
 async def publish(file: Path, name: str) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": LABELS},
         "data": {file.name: file.read_text()},
     }
     async with KubeClient.from_environment() as client:
