@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from swerl_api import SweImageSetSpec
+from swerl_operator.images.manifests import pull_pod, pull_policy
 from swerl_operator.ray.network_policy import OPERATOR_LABELS, ray_policy
 
 from tests.control_plane.cluster.probe_namespace import ProbeNamespace
@@ -13,40 +15,55 @@ PORTS = {"gcs": 6379, "dashboard": 8265, "ray metrics": 8080, "metrics": 9102, "
 JOB = {"swerl.dev/job": "demo"}
 SHARD = {"swerl.dev/role": "shard"}
 RAY = JOB | {"ray.io/cluster": "demo-1"}
+OPEN = "a Pod without a policy"
 REACHED = {
-    "worker": set(PORTS),
-    "operator": {"dashboard", "router"},
-    "prometheus": {"ray metrics", "metrics"},
-    "shard": {"router"},
-    "sandbox": set[str](),
-    "stranger": set[str](),
+    "worker": {*PORTS, OPEN},
+    "operator": {"dashboard", "router", OPEN},
+    "prometheus": {"ray metrics", "metrics", OPEN},
+    "shard": {"router", OPEN},
+    "sandbox": {OPEN},
+    "pull": set[str](),
+    "stranger": {OPEN},
 }
 
 
 @pytest.fixture(scope="module")
 def targets(probes: ProbeNamespace, other_probes: ProbeNamespace) -> dict[str, str]:
-    """The head's ports; the policy is in force."""
-    clients = {"worker": RAY, "shard": SHARD, "sandbox": JOB | {"swerl.dev/role": "sandbox"}}
-    probes.apply(probes.pod("head", "serve", *map(str, PORTS.values()), labels=RAY))
+    """The head's ports, and one of a Pod that no policy protects; the policies are in force."""
+    image_set = {"metadata": {"name": "tasks", "namespace": probes.namespace, "uid": "uid-1"}}
+    pull = pull_pod(image_set, SweImageSetSpec.model_validate({"images": ["a"]}), ("node", "a"))
+    closing = pull_policy(image_set)
+    del closing["metadata"]["ownerReferences"]  # the set does not exist
+    clients = {
+        "worker": RAY,
+        "shard": SHARD,
+        "sandbox": JOB | {"swerl.dev/role": "sandbox"},
+        "pull": pull["metadata"]["labels"],
+    }
+    probes.apply(
+        probes.pod("head", "serve", *map(str, PORTS.values()), labels=RAY), probes.pod("open", "serve", "7000")
+    )
     probes.apply(*(probes.pod(name, "sleep", "3600", labels=labels) for name, labels in clients.items()))
     others = {"operator": OPERATOR_LABELS, "prometheus": {"app": "prometheus"}, "stranger": {}}
     other_probes.apply(*(other_probes.pod(name, "sleep", "3600", labels=labels) for name, labels in others.items()))
-    head = probes.wait_running("head", *clients)["head"]
+    addresses = probes.wait_running("head", "open", *clients)
     other_probes.wait_running(*others)
     prometheus = {
         "namespaceSelector": {"matchLabels": {"team": "b"}},
         "podSelector": {"matchLabels": {"app": "prometheus"}},
     }
     probes.apply(
+        closing,
         ray_policy(
             {"name": "demo-ray", "namespace": probes.namespace},
             JOB,
             operator_namespace=other_probes.namespace,
             metrics_peers=[prometheus],
             router_clients=SHARD,
-        )
+        ),
     )
-    return {name: f"tcp:{head}:{port}" for name, port in PORTS.items()}
+    of_head = {name: f"tcp:{addresses['head']}:{port}" for name, port in PORTS.items()}
+    return of_head | {OPEN: f"tcp:{addresses['open']}:7000"}
 
 
 @pytest.mark.parametrize("client", REACHED)
