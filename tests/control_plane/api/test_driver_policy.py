@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from swerl_agent.cli.task_check import JOB
 from swerl_agent.grading.manifests import deny_all_policy, grading_job, grading_labels
 from swerl_api import API_VERSION, GradingSpec, SandboxSpec
 from swerl_kube import KubeClient, KubeError
@@ -189,6 +190,21 @@ async def test_status_of_another_job_is_not_written(
         with pytest.raises(KubeError, match=REFUSED):
             await write("other")
     kubectl("delete", "swerljob", "demo", "other", "-n", namespace)
+
+
+def test_loader_of_the_example_is_held_to_its_job(
+    kubectl: Kubectl, create: Create, namespace: str, release: str
+) -> None:
+    account, binding, _ = yaml.safe_load_all((ROOT / "examples/swe-gym-qwen3-4b/loader.yaml").read_text())
+    binding["roleRef"]["name"] = f"{release}-driver"
+    binding["subjects"][0]["namespace"] = namespace
+    for body in (account, binding):
+        assert kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body)).returncode == 0
+    user = f"--as=system:serviceaccount:{namespace}:{account['metadata']['name']}"
+    dry_run = ("create", "-n", namespace, user, "--dry-run=server", "-f", "-")
+    own, none = (kubectl(*dry_run, stdin=json.dumps(config_map(labels))) for labels in ({"swerl.dev/job": JOB}, {}))
+    assert own.returncode == 0, own.stderr
+    assert f"the driver of job {JOB} may write only" in none.stderr
 
 
 def test_name_of_a_sandbox_needs_its_label(kubectl: Kubectl, create: Create, namespace: str) -> None:
