@@ -163,7 +163,7 @@ def test_every_metric_is_in_the_catalogue() -> None:
         segments=[TokenSegment([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )
     reported = rollout_metrics([complete, rollout(valid=False)])
-    reported |= group_metrics(StepGroups((group(complete, complete),), (), {"stale": 1}))
+    reported |= group_metrics(StepGroups((group(complete, complete),), (), {"stale": 1}, limit=3))
     reported |= staleness_metrics([complete], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
     reported |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
     reported |= dict.fromkeys(f"train/{name}" for name in METRICS if name not in TRAIN_NAMES)

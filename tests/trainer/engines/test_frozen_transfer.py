@@ -182,7 +182,7 @@ async def test_engine_that_freezes_in_a_bucket_is_replaced_and_the_other_goes_on
     two_engines: TwoEngines, part: str
 ) -> None:
     pool, replaced = two_engines.pool, two_engines.pool.replaced
-    frozen, other = pool._clients()
+    frozen, other = pool.clients()
     processes = two_engines.processes(0)
     chosen = processes if part == "server" else [pid for pid in processes if "scheduler" in title(pid)]
     assert chosen
@@ -197,13 +197,13 @@ async def test_engine_that_freezes_in_a_bucket_is_replaced_and_the_other_goes_on
     async with two_engines.lock:
         await pool.update_weights(replaced + 1)
     assert time.monotonic() - began < CONTROL + ANSWER_SECONDS + KILL_SECONDS
-    assert pool._clients() == [other] and frozen is not other
+    assert pool.clients() == [other] and frozen is not other
     assert (await other.info())["weight_version"] == str(replaced + 1)
     assert await two_engines.distance(other) <= TOLERANCE
     async with asyncio.timeout(120):
         while pool.replaced == replaced:  # noqa: ASYNC110 - another process is waited for
             await asyncio.sleep(0.2)
-    assert [await two_engines.distance(client) <= TOLERANCE for client in pool._clients()] == [True, True]
+    assert [await two_engines.distance(client) <= TOLERANCE for client in pool.clients()] == [True, True]
 
 
 def title(pid: int) -> str:

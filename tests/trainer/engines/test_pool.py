@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 import torch
-from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.client import EngineClient, fullest_cache
 from swerl_trainer.engines.links import CudaIpcLink, ProcessGroupLink, weight_link
 from swerl_trainer.engines.pool import WATCH_SECONDS
 
@@ -52,6 +52,17 @@ async def test_update_gives_new_weights_under_a_new_version(routed_engine: Route
     assert await routed_engine.distance() <= TOLERANCE
 
 
+async def test_cache_is_used_while_a_request_runs(routed_engine: RoutedEngine) -> None:
+    running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
+    usages = []
+    while not running.done():
+        usages.append(await fullest_cache(routed_engine.pool.clients))
+        await asyncio.sleep(0.1)
+    assert max(usage or 0.0 for usage in usages) > 0.01, usages
+    assert (await fullest_cache(routed_engine.pool.clients) or 0.0) < 0.01
+    assert await fullest_cache(lambda: [EngineClient("http://127.0.0.1:9", routed_engine.http)]) is None
+
+
 async def test_running_request_continues_with_the_new_weights(routed_engine: RoutedEngine) -> None:
     running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
     await asyncio.sleep(1.0)
@@ -64,7 +75,7 @@ async def test_running_request_continues_with_the_new_weights(routed_engine: Rou
 
 
 async def test_request_during_a_long_update_waits_for_its_end(routed_engine: RoutedEngine) -> None:
-    client = routed_engine.pool._clients()[0]
+    client = routed_engine.pool.clients()[0]
     async with routed_engine.trainer_lock:
         await client.pause("retract")
         first = asyncio.create_task(routed_engine.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))

@@ -199,7 +199,7 @@ async def test_engine_that_two_calls_retire_at_once_is_replaced_once() -> None:
     servers = [Server(), Server()]
     servers[0].starting.set()
     async with watched(*servers) as (pool, routed):
-        client = pool._clients()[0]
+        client = pool.clients()[0]
         await asyncio.gather(pool._retire(client), pool._retire(client))
         await until(lambda: pool.replaced == 1)
         assert (servers[0].starts, len(routed)) == (2, 2)
@@ -208,7 +208,7 @@ async def test_engine_that_two_calls_retire_at_once_is_replaced_once() -> None:
 async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:
     server = Server()
     async with watched(server) as (pool, _):
-        client = pool._clients()[0]
+        client = pool.clients()[0]
         await client.pause("retract")
         server.delay = 60.0
         await asyncio.sleep(4 * PROBE)
@@ -221,7 +221,7 @@ async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:
 async def test_engine_that_freezes_in_a_weight_update_is_replaced_while_the_others_go_on(call: str) -> None:
     servers = [Server(), Server()]
     async with watched(*servers) as (pool, routed):
-        frozen, other = pool._clients()
+        frozen, other = pool.clients()
         servers[0].freeze(call)
         async with asyncio.timeout(5 * CONTROL):
             await pool.update_weights(1)
@@ -247,7 +247,7 @@ async def test_only_engine_that_freezes_in_a_weight_update_is_replaced_after_it(
 async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
     servers = [Server(), Server()]
     async with watched(*servers) as (pool, routed):
-        slow = pool._clients()[0].url
+        slow = pool.clients()[0].url
         servers[0].delay = PROBE / 2
         await until(lambda: slow not in routed)
         assert (pool.slow, len(routed)) == ({0}, 1)
@@ -259,7 +259,7 @@ async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
 async def test_slow_engine_gets_requests_when_no_other_is_left() -> None:
     servers = [Server(), Server()]
     async with watched(*servers) as (pool, routed):
-        slow, other = pool._clients()
+        slow, other = pool.clients()
         servers[0].delay = PROBE / 2
         await until(lambda: slow.url not in routed)
         await pool._retire(other)

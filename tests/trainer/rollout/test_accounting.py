@@ -30,6 +30,7 @@ def test_every_group_is_accounted_for(seed: int) -> None:
     unchanged: set[int] = set()
     dropped = carried = 0
     while d.taken < 6:
+        d.running_limit = rng.choice([None, 1, 2, 3])
         d.actions()
         end_one_episode(d, rng)
         step = d.take()

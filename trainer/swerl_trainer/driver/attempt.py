@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
@@ -26,11 +27,13 @@ from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.api_key import api_key
+from swerl_trainer.engines.client import fullest_cache
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.actor import RayWorker
 from swerl_trainer.rollout.cluster import owner_reference
+from swerl_trainer.rollout.concurrency import AdaptiveConcurrency
 from swerl_trainer.rollout.operations import RolloutWorker
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ async def _train(job: Job, components: AttemptComponents, reporter: StatusReport
             watchers += [
                 tasks.create_task(_replace_engines(training, components.pool)),
                 tasks.create_task(_report_counts(training, reporter)),
+                tasks.create_task(_adapt_concurrency(training, components.pool)),
             ]
         await training.run()
         for watcher in watchers:
@@ -112,6 +116,12 @@ async def _replace_engines(training: Training, pool: EnginePool) -> None:
 async def _replace_judges(training: Training, judge: StaticEnginePool) -> None:
     await training.serving
     await judge.watch()
+
+
+async def _adapt_concurrency(training: Training, pool: EnginePool) -> None:
+    runner = await training.runner
+    usage = partial(fullest_cache, pool.clients)
+    await AdaptiveConcurrency(usage, runner.dispatcher.running, runner.limit_groups).watch()
 
 
 async def _report_counts(training: Training, reporter: StatusReporter) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ ADAPTER = "policy"  # name of the adapter in the engines; a request names it
 CALL_TIMEOUT = 600.0  # seconds of a call that reads a whole model, or moves it between host and GPU
 CONTROL_TIMEOUT = 60.0  # seconds of a call that moves no weights, which the server answers after the batch it computes
 SLOWEST_NETWORK = 32 * 2**20  # bytes per second by which the limit of a bucket grows
+USAGE_TIMEOUT = 5.0  # seconds in which an engine says how full its cache is
 ANSWER_SECONDS = 10.0  # for an engine to answer after the trainer has given a bucket up
 
 
@@ -181,6 +182,16 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
+    async def cache_usage(self, timeout: float) -> float | None:
+        """Share of the KV cache that requests use, 0 to 1; None where the server does not say so in `timeout` s."""
+        try:
+            limit = aiohttp.ClientTimeout(total=timeout)
+            async with self._http.get(f"{self.url}/v1/loads", params={"include": "core"}, timeout=limit) as response:
+                loads = (await response.json())["loads"] if response.status == 200 else []
+                return max((float(load["token_usage"]) for load in loads), default=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+            return None
+
     async def _control(self, call: str, body: dict[str, Any]) -> None:
         """A call that moves no weights."""
         await self._post(call, body, self._control_timeout)
@@ -239,3 +250,9 @@ class EngineClient:
             raise EngineLost(f"engine {self.url}: no response to {call} in {timeout:g} s") from error
         except aiohttp.ClientError as error:
             raise EngineLost(f"engine {self.url}: no response to {call}: {error!r}") from error
+
+
+async def fullest_cache(clients: Callable[[], Sequence[EngineClient]]) -> float | None:
+    """Usage of the fullest KV cache of these engines, 0 to 1; None where no engine answers."""
+    answers = await asyncio.gather(*(client.cache_usage(USAGE_TIMEOUT) for client in clients()))
+    return max((usage for usage in answers if usage is not None), default=None)

@@ -95,9 +95,9 @@ class EnginePool:
         self._source, self._trainer_lock = source, trainer_lock
         async with trainer_lock:
             self._version = version
-            if not (as_started and await self._linked(self._clients()).adopt(version)):
+            if not (as_started and await self._linked(self.clients()).adopt(version)):
                 await self.update_weights(version)
-        await asyncio.gather(*(self.router.add(client.url) for client in self._clients()))
+        await asyncio.gather(*(self.router.add(client.url) for client in self.clients()))
         self._serving.set()
 
     async def watch(self) -> None:
@@ -180,7 +180,7 @@ class EnginePool:
         self._version = version
         for _ in range(MAX_TRANSFERS):
             await self._call_all("wake")
-            if not (clients := self._clients()):
+            if not (clients := self.clients()):
                 return None  # those that start get this version
             if self._link is None or self._link.engines != tuple(clients):
                 if self._link is not None:
@@ -209,7 +209,8 @@ class EnginePool:
         stops = (slot.handle.stop() for slot in self._slots)
         await asyncio.gather(asyncio.to_thread(self.router.stop), *stops, return_exceptions=True)
 
-    def _clients(self) -> list[EngineClient]:
+    def clients(self) -> list[EngineClient]:
+        """The engines that are not being replaced."""
         return [slot.client for slot in self._slots if slot.client is not None]
 
     async def _replace(self, slot: EngineSlot) -> None:
@@ -271,7 +272,7 @@ class EnginePool:
         logger.info(text, slot.number, self._version, slot.client.url, extra=event("EngineReplaced"))
 
     async def _call_all(self, call: Literal["sleep", "wake"]) -> None:
-        clients = self._clients()
+        clients = self.clients()
         calls = (client.sleep() if call == "sleep" else client.wake() for client in clients)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for client, result in zip(clients, results, strict=True):
@@ -287,7 +288,7 @@ class EnginePool:
         if slot is None:
             return
         slot.client = None
-        if not self._clients():
+        if not self.clients():
             self._serving.clear()
         if all(other.number in self.slow for other in self._slots if other.client is not None):
             for other in self._slots:

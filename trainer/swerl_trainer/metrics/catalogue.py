@@ -19,7 +19,8 @@ STEP_METRICS: dict[str, str] = {
     " response_len/max response_len/min sampled_tokens sequences_per_episode truncated_ratio repetition_frac"
     " zero_std/count_<reward> dynamic_filter/drop_<reason> cached_verdict_ratio prefix_cache_hit_rate"
     " avg_cached_tokens_per_sample weight_staleness/mean weight_staleness/max weight_staleness/count_<versions>"
-    " groups_started groups_trained groups_carried_over engines_replaced engines_slow weight_mismatches",
+    " groups_started groups_trained groups_carried_over groups_limit engines_replaced engines_slow"
+    " weight_mismatches",
     "judge": "step_score_mean unscored_rate",
     "agent": "turns_mean turns_sum tool_calls_mean tool_calls_sum format_error_rate context_omitted_turns_mean"
     " exit_status/<status> patch_source/<source> suspicion/<rule> model_query_time_sum_mean"

@@ -95,6 +95,8 @@ def group_metrics(step: StepGroups) -> Metrics:
         "rollout/groups_trained": float(len(step.groups)),
         "rollout/groups_carried_over": float(step.carried_over),
     }
+    if step.limit is not None:
+        metrics["rollout/groups_limit"] = float(step.limit)
     equal: Counter[str] = Counter()
     for group in (*step.groups, *step.filtered):
         rewards = {rollout.reward for rollout in group.valid}

@@ -9,6 +9,7 @@ Guarantees:
   compare its members. Until then its failed members run again, at most `retries` times.
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
+* At most `running_limit` training groups run, if it is not None; those that run when it falls go on.
 * Prefetched sandboxes leave room for one more group of any kind within `max_concurrent`.
 """
 
@@ -58,13 +59,14 @@ class Dispatcher:
     ) -> None:
         self.algorithm = algorithm
         self.sandbox = sandbox
-        self.steps = policy_steps(algorithm)
+        self.steps = 0 if algorithm.name == "sft" else algorithm.steps
         self.retries = retries
         self.order = order
         self.taken = taken  # steps handed out
         self.version = taken  # weight version the engines have
         self.position = position  # next position of the task order
         self.draining = False
+        self.running_limit: int | None = None
         self.groups: dict[str, GroupState] = {}
         self._filtered: list[GroupState] = []
         self._dropped: Counter[str] = Counter()
@@ -86,7 +88,7 @@ class Dispatcher:
         """Actions to execute now, in order; each is returned once."""
         for group in self._of("evaluation", GroupPhase.PLANNED):
             self._start(group)
-        while not self.draining and self._train_load() < self._train_room():
+        while self._may_start():
             self._start(self._next_group())
         self._prefetch()
         actions, self._actions = self._actions, []
@@ -110,6 +112,7 @@ class Dispatcher:
             dropped=dict(self._dropped),
             started=self._started,
             carried_over=self._train_load(),
+            limit=self.running_limit,
             episodes=self._episodes,
             lost=dict(self._lost),
         )
@@ -118,9 +121,7 @@ class Dispatcher:
 
     def may_update(self) -> bool:
         """Whether new weights may go to the engines now."""
-        if self._of("evaluation"):
-            return False
-        return self.algorithm.partial_rollouts or not self._of("train", GroupPhase.RUNNING)
+        return not self._of("evaluation") and (self.algorithm.partial_rollouts or not self.running())
 
     # ── events ──
 
@@ -180,6 +181,10 @@ class Dispatcher:
         """Positions that were opened and not trained; with `position`, all that a later attempt needs to run again."""
         return sorted(group.position for group in self._of("train") if group.phase is not GroupPhase.CLOSED)
 
+    def running(self) -> int:
+        """Training groups with episodes that are not graded yet."""
+        return len(self._of("train", GroupPhase.RUNNING))
+
     def load(self) -> dict[str, int]:
         """Groups by phase, for metrics."""
         return dict(Counter(f"{g.request.purpose}/{g.phase.name.lower()}" for g in self.groups.values()))
@@ -203,8 +208,12 @@ class Dispatcher:
         per_step = self.algorithm.prompts_per_step
         return steps_ahead * per_step + math.ceil(per_step * self.algorithm.oversampling)
 
+    def _may_start(self) -> bool:
+        limited = self.running_limit is not None and self.running() >= self.running_limit
+        return not self.draining and not limited and self._train_load() < self._train_room()
+
     def _train_load(self) -> int:
-        return len(self._of("train", GroupPhase.RUNNING)) + len(self._of("train", GroupPhase.KEPT))
+        return self.running() + len(self._of("train", GroupPhase.KEPT))
 
     def _stale(self, group: GroupState) -> bool:
         """Whether the group is too old for the step after those that were handed out."""
@@ -212,9 +221,7 @@ class Dispatcher:
 
     def _next_group(self) -> GroupState:
         waiting = [*self._of("train", GroupPhase.DECLARED), *self._of("train", GroupPhase.PLANNED)]
-        if waiting:
-            return min(waiting, key=lambda group: group.position)
-        return self._open_next()
+        return min(waiting, key=lambda group: group.position) if waiting else self._open_next()
 
     def _prefetch(self) -> None:
         group_size = self.algorithm.group_size
@@ -230,8 +237,8 @@ class Dispatcher:
 
     def _groups_wanted(self) -> int:
         """Groups still to be opened or declared for the steps that are left."""
-        needed = (self.steps - self.taken) * self.algorithm.prompts_per_step
-        return needed - self._train_load() - len(self._of("train", GroupPhase.DECLARED))
+        opened = self._train_load() + len(self._of("train", GroupPhase.DECLARED))
+        return (self.steps - self.taken) * self.algorithm.prompts_per_step - opened
 
     def _complete(self, group: GroupState) -> None:
         enough = min(2, group.request.size) if compares_groups(self.algorithm) else 1
@@ -262,8 +269,7 @@ class Dispatcher:
     def _open(self, position: int) -> GroupState:
         algorithm, task = self.algorithm, self.order.task(position)
         request = GroupRequest(f"g{position}", "train", task, algorithm.group_size, -1, algorithm.temperature)
-        group = self.groups[request.id] = GroupState(request, position)
-        return group
+        return self.groups.setdefault(request.id, GroupState(request, position))
 
     def _start(self, group: GroupState, members: Sequence[int] | None = None) -> None:
         chosen = tuple(range(group.request.size)) if members is None else tuple(members)
@@ -292,8 +298,3 @@ class Dispatcher:
 
     def _alive(self) -> list[GroupState]:
         return [group for group in self.groups.values() if group.phase in (GroupPhase.DECLARED, GroupPhase.RUNNING)]
-
-
-def policy_steps(algorithm: AlgorithmSpec) -> int:
-    """Training steps that use rollouts."""
-    return 0 if algorithm.name == "sft" else algorithm.steps

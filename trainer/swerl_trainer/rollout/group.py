@@ -132,6 +132,7 @@ class StepGroups:
     dropped: Mapping[str, int] = field(default_factory=dict)  # reason -> groups, since the last step
     started: int = 0  # groups, since the last step
     carried_over: int = 0  # groups that run or wait for a later step
+    limit: int | None = None  # groups that may run at once, see AdaptiveConcurrency
     episodes: int = 0  # training episodes that ended since the last step, retries included
     lost: Mapping[str, int] = field(default_factory=dict)  # error code -> those of them that infrastructure ended
 

@@ -88,6 +88,11 @@ class RolloutRunner:
             self._execute(action)
         self._metrics.groups(self.dispatcher.load())
 
+    def limit_groups(self, limit: int | None) -> None:
+        """Let at most `limit` training groups run at once."""
+        self.dispatcher.running_limit = limit
+        self.dispatch()
+
     async def counts(self) -> dict[str, int]:
         """Numbers of pending and ready sandboxes, patches being graded, and API writes, over all workers."""
         total = {"pending": 0, "ready": 0, "grading": 0, "api_writes": 0}
