@@ -66,7 +66,7 @@ class StepwiseSpec(ApiModel):
     """Step rewards from the judge, added to the outcome reward."""
 
     enabled: bool = False
-    """Score every step of an episode; needs `judge`."""
+    """Score every step of an episode; needs `judge`, and groups of at least 2 episodes."""
     judge_weight: float = Field(default=1.0, ge=0)
     """Weight of the judge's score against the outcome's."""
 
@@ -108,7 +108,7 @@ class AlgorithmSpec(ApiModel):
     group_size: int = Field(default=8, ge=1, le=1024, json_schema_extra=immutable("algorithm.groupSize"))
     """Episodes per prompt; they share one SweSandbox and one advantage baseline."""
     minibatches: Positive = 1
-    """Optimizer updates per training step."""
+    """Optimizer updates per training step; above 1 needs a loss with a ratio, which `name` reinforce does not have."""
     lr: float = Field(default=1e-6, gt=0, le=1)
     """Learning rate."""
     lr_schedule: LrSchedule = Field(default_factory=LrSchedule)
@@ -202,6 +202,16 @@ class AlgorithmSpec(ApiModel):
             " && self.name in ['grpo', 'gspo', 'cispo', 'reinforce', 'sft'])",
             "algorithm.stepwise needs klIn loss and name grpo, gspo, cispo or reinforce without own advantage",
             ".stepwise",
+        ),
+        Rule(
+            "!self.stepwise.enabled || self.groupSize >= 2 || self.name == 'sft'",
+            "algorithm.stepwise compares the episodes of a group: groupSize must be at least 2",
+            ".groupSize",
+        ),
+        Rule(
+            "self.minibatches == 1 || self.name != 'reinforce' || self.loss != ''",
+            "algorithm.minibatches above 1 needs a loss with a ratio (not reinforce): its later updates are off-policy",
+            ".minibatches",
         ),
         Rule(
             "self.maxStaleness == 0 || self.name == 'sft' || self.oldLogprobs == 'rollout'"
