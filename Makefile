@@ -31,7 +31,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-async
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -165,6 +165,9 @@ bench-agent: venv ## measure the agent's share of a turn, many episodes, grading
 
 bench-trainer: venv ## measure packing, driver, checkpoints, weight updates and the plan, on CPU
 	@$(PYTHON) -m images trainer -- env QUICK=$(QUICK) python -m tests.bench.trainer_bench
+
+bench-async: venv ## measure steps per hour, synchronous, one step ahead and asynchronous; a part of bench-trainer
+	@$(PYTHON) -m images trainer -- env QUICK=$(QUICK) python -m tests.bench.trainer_bench asynchrony
 
 bench-scale: venv cluster ## measure the operator with ten thousand sandboxes on KWOK nodes
 	@$(PYTHON) -m tests.bench.scale_bench
