@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from swerl_plan import known_models, refusal
+from swerl_plan import refusal
 from swerl_trainer.plan import read_job
 
-from .layouts import MACHINES, PAGE, examples, page, plan_of
+from .layouts import EXAMPLES, MACHINES, PAGE, examples, models_of, page, plan_of
 
 ROOM = 0.9  # of a GPU, and of what a trainer Pod requests
 
@@ -17,10 +17,15 @@ def test_page_has_the_plans_of_the_examples() -> None:
     assert PAGE.read_text() == page(), "run: python -m tests.unit.docs.layouts"
 
 
-@pytest.mark.parametrize("path", examples(), ids=lambda path: path.stem)
+def test_every_example_job_has_a_plan() -> None:
+    jobs = {path for path in EXAMPLES.rglob("*.yaml") if "kind: SweRLJob" in path.read_text().splitlines()}
+    assert {path for path in jobs if path.parent.name != "invalid"} == set(examples())
+
+
+@pytest.mark.parametrize("path", examples(), ids=lambda path: str(path.relative_to(EXAMPLES)))
 def test_example_fits_with_room(path: Path) -> None:
     spec = read_job(path)
-    assert refusal(spec, known_models(spec), MACHINES) is None
+    assert refusal(spec, models_of(path, spec), MACHINES) is None
     _, plan = plan_of(path)
     assert plan.warnings == ()
     assert MACHINES.gpu_memory is not None and plan.gpu_peak <= ROOM * MACHINES.gpu_memory
