@@ -19,7 +19,7 @@ IN_A_WORKER := -n 1 --timeout-method thread
 BY_FILE := --dist loadfile --no-loadscope-reorder
 SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/cluster control_plane/sandboxes control_plane/exec)
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
-E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training samples bundled_tasks evaluations)
+E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training pods samples bundled_tasks evaluations)
 REPAIRS := tests/e2e/test_repairs.py # part of the soak
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW) $(REPAIRS),$(wildcard tests/e2e/test_*.py))
 

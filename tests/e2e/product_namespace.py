@@ -47,6 +47,11 @@ class ProductNamespace:
         self.jobs.append(job["metadata"]["name"])
         return self.jobs[-1]
 
+    def patch(self, name: str, spec: dict[str, Any]) -> None:
+        """Change fields of a job."""
+        patch = json.dumps({"spec": spec})
+        self.cluster.kubectl("patch", "swerljob", name, "-n", self.namespace, "--type=merge", "-p", patch)
+
     def rows(self, kind: str = "step") -> list[dict[str, Any]]:
         """Metrics that the newest job wrote, one row per step or per other event of `kind`."""
         return read_metrics(self.output / self.jobs[-1], kind)
