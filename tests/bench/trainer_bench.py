@@ -1,7 +1,7 @@
 """The trainer on CPU: packing, the driver's share of a step, checkpoints, weight updates, and the plan's memory.
 
-It runs in the trainer's image (`make bench-trainer`; `make bench-async` for asynchrony alone), each part in a process of
-its own. Arguments: the parts to run, by default all. QUICK=1 runs fewer rounds and steps.
+It runs in the trainer's image (`make bench-trainer`; `make bench-async` for asynchrony alone), each part in a process
+of its own. Arguments: the parts to run, by default all. QUICK=1 runs fewer rounds and steps.
 """
 
 from __future__ import annotations
