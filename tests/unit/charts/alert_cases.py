@@ -22,7 +22,12 @@ STARTS = 'swerl_sandbox_start_seconds_bucket{{le="{}"}}'.format
 CHECKS = 'swerl_sandbox_isolation_checks_total{outcome="reachable"}'
 EXPIRED = 'swerl_sandbox_groups_ended_total{reason="LeaseExpired"}'
 BLOCKED, FAILED = (f'swerl_operator_jobs{{phase="{phase}"}}' for phase in ("Blocked", "Failed"))
+LAST_STEP = job("swerl_driver_last_step_timestamp_seconds")
 LOST = job("swerl_driver_episodes_total", 'purpose="train", outcome="infrastructure"')
+EVALUATED, EVALUATION_LOST = (
+    job("swerl_driver_episodes_total", f'purpose="evaluation", outcome="{outcome}"')
+    for outcome in ("resolved", "infrastructure")
+)
 UNGRADED = job("swerl_driver_gradings_total", 'verdict="infra_error", cached="false"')
 
 HEALTHY = {
@@ -42,10 +47,12 @@ HEALTHY = {
     "swerl_sandbox_oldest_wait_seconds": CONSTANT(20),
     BLOCKED: CONSTANT(0),
     FAILED: CONSTANT(1),
-    job("swerl_driver_last_step_timestamp_seconds"): STEP_ENDS,
+    LAST_STEP: STEP_ENDS,
     job("swerl_perf_step_time"): CONSTANT(60),
     job("swerl_driver_episodes_total", 'purpose="train", outcome="resolved"'): "0+10x180",
     LOST: CONSTANT(1),
+    EVALUATED: CONSTANT(8),
+    EVALUATION_LOST: CONSTANT(0),
     job("swerl_driver_gradings_total", 'verdict="resolved", cached="false"'): "0+10x180",
     UNGRADED: CONSTANT(1),
     job("swerl_sandbox_gold_canary_pass_rate"): CONSTANT(1),
@@ -67,7 +74,7 @@ CASES: dict[str, dict[str, str]] = {
     "SweRLLeasesExpire": {EXPIRED: "0+0x175 1+1x4"},
     "SweRLJobBlocked": {BLOCKED: CONSTANT(1)},
     "SweRLJobFailed": {FAILED: "1+0x175 2+0x4"},
-    "SweRLJobStalled": {job("swerl_driver_last_step_timestamp_seconds"): CONSTANT(0)},
+    "SweRLJobStalled": {LAST_STEP: CONSTANT(0), EVALUATION_LOST: "0+0x178 1+1x2"},
     "SweRLEpisodesLost": {LOST: "0+5x180"},
     "SweRLGradingsFail": {UNGRADED: "0+5x180"},
     "SweRLGoldCanaryFails": {job("swerl_sandbox_gold_canary_pass_rate"): CONSTANT(0.5)},
@@ -76,4 +83,12 @@ CASES: dict[str, dict[str, str]] = {
     "SweRLEnginesDiverge": {job("swerl_train_mismatch_kl"): CONSTANT(0.5)},
     "SweRLWeightMismatch": {job("swerl_rollout_weight_mismatches"): "1+0x175 2+0x4"},
     "SweRLRanksStall": {job("swerl_train_stalls"): "1+0x175 2+0x4"},
+}
+QUIET = {  # cases in which no alert fires
+    "a healthy job": {},
+    "a first step that waits for an evaluation": {
+        LAST_STEP: CONSTANT(0),
+        job("swerl_perf_step_time"): "",
+        EVALUATED: "0+1x180",
+    },
 }
