@@ -43,7 +43,7 @@ MEMBERS = {  # name -> module:attribute, help
     "grade": (".grade:command", "grade a file of predictions"),
     "sandbox": (".sandbox:command", "run commands or a shell in sandboxes"),
     "serve": (".serve:command", "serve rollouts over HTTP to trainers of other frameworks"),
-    "trajectories": (".trajectories:command", "audit, export and import the trajectories of episodes"),
+    "trajectories": (".trajectories:command", "list, show, audit, export and import the trajectories of episodes"),
     "view": (".view:command", "show jobs, evaluations and trajectories in the browser"),
     "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to mend it"),
     "man": (".man:command", "write manual pages of all commands"),

@@ -15,10 +15,15 @@ from .output import is_json, output_option, print_result
 from .values import PATH
 
 MEMBERS = {
+    "ls": (".trajectory_lists:list_episodes", "list episodes with task, step, verdict, reward and turns"),
+    "show": (".trajectory_lists:show_episode", "print an episode: turns, results, verdict and patch"),
+    "diff": (".trajectory_lists:diff_patches", "compare the patches of two episodes"),
     "export": (".trajectory_files:export_folder", "write episodes for `harbor view` or `inspect view`"),
     "import": (".trajectory_files:import_files", "store trajectories of mini-swe-agent and SWE-agent as episodes"),
 }
-command = Group("trajectories", help="Audit, export and import the trajectories of episodes.", members=MEMBERS)
+command = Group(
+    "trajectories", help="List, show, audit, export and import the trajectories of episodes.", members=MEMBERS
+)
 RULE_HELP = "\n".join(f"  {rule.name:<18} {rule.what}" for rule in RULES)
 
 

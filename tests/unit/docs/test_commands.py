@@ -83,6 +83,10 @@ RUN_BY = {
     "swerl view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
     "swerl man": ("tests/unit/agent/cli/test_man.py", 'main(["man"'),
     "eval $(swerl completion": ("tests/unit/agent/cli/test_manners.py", '"completion", shell'),
+    **{
+        f"swerl trajectories {verb}": ("tests/unit/agent/cli/test_trajectory_lists.py", f'swerl("{verb}"')
+        for verb in ("ls", "show", "diff")
+    },
     "swerl trajectories audit": ("tests/unit/agent/audit/test_audit.py", '"trajectories", "audit"'),
     "swerl trajectories export": ("tests/unit/agent/trajectories/test_command.py", '"trajectories", "export"'),
     "swerl trajectories import": ("tests/unit/agent/trajectories/test_importing.py", '"trajectories", "import"'),

@@ -1,0 +1,174 @@
+"""`swerl trajectories ls`, `show` and `diff`: stored episodes in the terminal.
+
+Guarantee: texts of episodes are printed with their control characters shown, never interpreted, also as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import io
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from swerl_agent.console.visible import visible
+from swerl_agent.jobs import table
+from swerl_agent.trajectories.fields import mapping, number, text
+from swerl_agent.trajectories.stored import StoredEpisode, read_episode
+from swerl_agent.trajectories.trajectory import Command, Turn
+
+from .command import Options, runs
+from .output import output_option, print_result
+from .values import PATH, POSITIVE
+
+HEADS = ("TASK", "STEP", "ROLLOUT", "VERDICT", "REWARD", "TURNS", "PATH")
+RESOLVED = ("yes", "no", "lost")  # as the console's list takes them
+
+
+@click.command(
+    "ls",
+    help="List ended episodes, the newest first.\n\nFOLDER: that of a job or an evaluation, or one that contains some.",
+)
+@click.argument("folder", type=PATH)
+@click.option("--resolved", type=click.Choice(RESOLVED), help="lost: the episode says nothing about the model")
+@click.option("--task", metavar="ID", help="episodes of this task")
+@click.option("--status", metavar="VERDICT", help="episodes with this verdict, such as unresolved or infra_error")
+@click.option("--limit", type=POSITIVE, default=50, metavar="N", help="episodes to print (default 50)")
+@output_option
+@runs
+async def list_episodes(options: Options) -> int:
+    """0."""
+    chosen = {"resolved": options.resolved, "task": options.task, "verdict": options.status}
+    given = {name: value for name, value in chosen.items() if value}
+    total, found = await asyncio.to_thread(_episodes, options.folder, given, options.limit)
+    left = total - len(found)
+    lines = [*table(HEADS, map(_row, found)), *([f"{left} episodes more; --limit prints more"] if left else [])]
+    print_result(options, {"episodes": found, "total": total}, lines if found else ["no episodes"])
+    return 0
+
+
+def _episodes(folder: Path, given: Mapping[str, str], limit: int) -> tuple[int, list[dict[str, Any]]]:
+    """How many episodes pass the filters, and the first `limit` of them."""
+    from swerl_agent.console import EpisodeIndex  # needs packages that `show` and `diff` do not
+    from swerl_agent.console.query import PAGE, Filters, episodes
+
+    if not folder.is_dir():
+        raise click.UsageError(f"{folder} is no folder; name the output folder of a job or an evaluation")
+    with tempfile.TemporaryDirectory() as cache:
+        index = EpisodeIndex(folder, Path(cache) / "index.sqlite")
+        index.scan()
+        with index.read() as database:
+            total, found = episodes(database, Filters(given), 0)
+            for page in range(1, -(-min(limit, total) // PAGE)):
+                found += episodes(database, Filters(given), page)[1]
+    return total, [_listed(folder, row) for row in found[:limit]]
+
+
+def _listed(folder: Path, row: Any) -> dict[str, Any]:
+    texts = {name: visible(row[name]) for name in ("task", "verdict", "exit_status", "purpose")}
+    numbers = {name: row[name] for name in ("step", "member", "reward", "turns")}
+    resolved = None if row["resolved"] is None else bool(row["resolved"])
+    return texts | numbers | {"resolved": resolved, "path": visible(str(folder / row["path"]))}
+
+
+def _row(episode: dict[str, Any]) -> tuple[str, ...]:
+    def shown(name: str, form: str = "") -> str:
+        return "-" if episode[name] is None else format(episode[name], form)
+
+    verdict = episode["verdict"] or episode["exit_status"] or "-"
+    columns = episode["task"], shown("step"), shown("member"), verdict, shown("reward", "g"), shown("turns")
+    return tuple(column.replace("\n", " ") for column in (*columns, episode["path"]))
+
+
+@click.command(
+    "show",
+    help="Print an episode: each turn with its results, the verdict with its reason, the patch.\n\n"
+    "EPISODE: a path that `swerl trajectories ls` prints.",
+)
+@click.argument("episode", type=PATH)
+@output_option
+@runs
+async def show_episode(options: Options) -> int:
+    """0."""
+    document = _document(read_episode(options.episode))
+    print_result(options, document, _lines(document))
+    return 0
+
+
+def _document(episode: StoredEpisode) -> dict[str, Any]:
+    info, verdict = episode.info, mapping(episode.info.get("verdict"))
+    opening = [{"role": visible(role), "content": visible(content)} for _, role, content in episode.trajectory.opening]
+    reason = text(verdict.get("detail")) or text(info.get("error"))
+    return {
+        "path": visible(str(episode.folder)),
+        "task": visible(episode.task),
+        "model": visible(episode.model),
+        "exit_status": visible(text(info.get("exit_status"))),
+        "reward": number(info.get("reward")),
+        "opening": opening,
+        "turns": [_turn(turn) for turn in episode.trajectory.turns],
+        "verdict": {"status": visible(text(verdict.get("status"))), "reason": visible(reason)},
+        "patch": visible(episode.patch),
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    results = [_result(*each) for each in turn.results()]
+    return {"number": turn.number + 1, "content": visible(turn.content), "results": results}
+
+
+def _result(command: Command | None, role: str, content: str) -> dict[str, Any]:
+    exit_code = command.exit_code if command else None
+    return {"role": visible(role), "exit_code": exit_code, "content": visible(content)}
+
+
+def _lines(episode: dict[str, Any]) -> Iterator[str]:
+    """The document as text; a line of dashes begins each part."""
+    reward, verdict = episode["reward"], episode["verdict"]
+    facts = [episode["task"], episode["model"], episode["exit_status"]]
+    yield ", ".join([*filter(None, facts), *([] if reward is None else [f"reward {reward:g}"])])
+    yield episode["path"]
+    for message in episode["opening"]:
+        yield from _part(message["role"], message["content"])
+    for turn in episode["turns"]:
+        yield from _part(f"turn {turn['number']}", turn["content"])
+        for result in turn["results"]:
+            code = "" if result["exit_code"] is None else f", exit code {result['exit_code']}"
+            yield from _part(f"turn {turn['number']}: result{code}", result["content"])
+    yield from _part(f"verdict: {verdict['status'] or 'none'}", verdict["reason"])
+    yield from _part("patch", episode["patch"] or "none")
+
+
+def _part(head: str, content: str) -> Iterator[str]:
+    yield ""
+    yield f"--- {head} ---"
+    if content:
+        yield content.removesuffix("\n")
+
+
+@click.command(
+    "diff",
+    help="Compare the patches of two episodes; exit code 0 if they are equal, 1 if not.\n\n"
+    "ONE, OTHER: paths that `swerl trajectories ls` prints.",
+)
+@click.argument("one", type=PATH)
+@click.argument("other", type=PATH)
+@runs
+async def diff_patches(options: Options) -> int:
+    """0 when the patches are equal, 1 when they differ."""
+    one, other = read_episode(options.one).patch, read_episode(options.other).patch
+    before, after = (str(folder / "patch.diff") for folder in (options.one, options.other))
+    for line in difflib.unified_diff(_split(one), _split(other), before, after):
+        print(visible(line.removesuffix("\n")))
+        if not line.endswith("\n"):
+            print("\\ No newline at end of file")
+    return int(one != other)
+
+
+def _split(patch: str) -> list[str]:
+    """Lines with their ends; only a line feed ends one."""
+    return list(io.StringIO(patch, newline="\n"))
