@@ -9,7 +9,9 @@ import pytest
 from ray.exceptions import RayTaskError
 from swerl_agent.episode import PromptError
 from swerl_agent.tasks import TaskError
+from swerl_api import AlgorithmSpec
 from swerl_trainer.driver.__main__ import main, permanent_errors
+from swerl_trainer.driver.preflight import check_functions
 from swerl_trainer.process import NO_RETRY, run_to_end
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 
@@ -57,6 +59,15 @@ def test_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]
         .out.splitlines()[-1]
         .startswith("SWERL-ERROR: JobError: /nowhere/job.json is not a job description")
     )
+
+
+def test_own_function_that_cannot_be_imported_is_not_retried(capsys: pytest.CaptureFixture[str]) -> None:
+    async def check() -> None:
+        check_functions(AlgorithmSpec(loss="no_such_package.loss"))
+
+    assert run_to_end(check(), permanent_errors=permanent_errors()) == NO_RETRY
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("SWERL-ERROR: JobError: algorithm.loss: cannot import no_such_package.loss")
 
 
 # A Ray that never lets go, and work in it.

@@ -22,7 +22,7 @@ def own_function(field: str, path: str) -> Callable[..., Any]:
     module, _, name = path.rpartition(".")
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # what an import raises is the module's own choice
         raise AlgorithmError(
             f"algorithm.{field}: cannot import {path}: {error}; install its package in trainer.image"
         ) from error

@@ -1,4 +1,4 @@
-"""The plan of an attempt, computed from the model's folder before ranks and engines start.
+"""What is checked of an attempt before ranks and engines start: its plan, from the model's folder, and own functions.
 
 Guarantees: a job that cannot fit ends with a LayoutError that has the numbers and a layout that fits; a model that
 cannot be planned is left to the ranks, which name what they do not support.
@@ -11,10 +11,10 @@ import logging
 import subprocess
 from pathlib import Path
 
-from swerl_api import SweRLJobSpec
+from swerl_api import AlgorithmSpec, SweRLJobSpec
 from swerl_api.names import TRAIN_RESOURCE
 from swerl_plan import Machines, Models, ModelShape, ShapeError, plan_job, plan_text, read_shape, refusal
-from swerl_trainer.job import Job
+from swerl_trainer.job import Job, JobError
 from swerl_trainer.megatron.errors import LayoutError
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,17 @@ async def check_layout(job: Job) -> None:
         logger.info("plan:\n%s", plan_text(spec, models.policy, plan))
         for warning in plan.warnings:
             logger.warning("%s", warning)
+
+
+def check_functions(algorithm: AlgorithmSpec) -> None:
+    """Raises JobError when a function that `algorithm` names cannot be imported: every attempt has the same image."""
+    from swerl_trainer.algorithm import AlgorithmError  # imports torch
+    from swerl_trainer.algorithm.own_functions import check_own_functions
+
+    try:
+        check_own_functions(algorithm)
+    except AlgorithmError as error:
+        raise JobError(str(error)) from error
 
 
 def _shape(folder: Path) -> ModelShape | None:

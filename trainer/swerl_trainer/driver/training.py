@@ -14,12 +14,12 @@ from functools import partial
 
 from swerl_api import names
 from swerl_trainer.algorithm import demonstration_batch
-from swerl_trainer.algorithm.own_functions import check_own_functions
 from swerl_trainer.algorithm.schedule import learning_rate
 from swerl_trainer.checkpoints import Checkpoint, CheckpointStore
 from swerl_trainer.driver.components import AttemptComponents
 from swerl_trainer.driver.exporter import WeightExporter
 from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
+from swerl_trainer.driver.preflight import check_functions
 from swerl_trainer.driver.resources import training_ranks
 from swerl_trainer.driver.resume import fetch_missing, find_damage_on_nodes, starting_point
 from swerl_trainer.driver.saver import CheckpointSaver
@@ -50,7 +50,7 @@ class Training:
     def __init__(self, job: Job, components: AttemptComponents, reporter: StatusReporter) -> None:
         self._job = job
         self._spec = job.spec
-        check_own_functions(job.spec.algorithm)
+        check_functions(job.spec.algorithm)
         self._components = components
         self._reporter = reporter
         self._turn = asyncio.Lock()
