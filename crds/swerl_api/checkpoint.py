@@ -50,7 +50,8 @@ class CheckpointSpec(ApiModel):
     needs the package (s3fs, gcsfs), and the head Pod credentials."""
     resume: Resume = "auto"
     """auto: an attempt starts from the newest complete checkpoint of this object's earlier attempts, if there is one;
-    never: from the model. A number: from the checkpoint of this step. Later checkpoints, and damaged ones, are renamed
+    never: from the model; complete checkpoints stay, and a later `auto` continues from the highest step among them and
+    the new ones. A number: from the checkpoint of this step. Later checkpoints, and damaged ones, are renamed
     to `step-<step>.abandoned` and kept, and further attempts continue from the new ones. A job that was deleted and
     created again starts from its model, too: its driver first renames the old job's folder to
     `<name>.<first 8 characters of the old uid>`."""
