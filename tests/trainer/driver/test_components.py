@@ -23,3 +23,12 @@ async def test_engines_are_probed_as_often_as_a_probe_may_take(
     job = make_job(rollout={"probeSeconds": seconds})
     pool = AttemptComponents(job, http, time.monotonic(), make_worker=no_worker)._engines()
     assert (pool._probe_seconds, pool._probe_pause) == (seconds, pause)
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 8}])
+async def test_engines_of_a_job_with_adapters_read_the_model(
+    make_job: Callable[..., Job], http: aiohttp.ClientSession, lora: dict[str, int] | None
+) -> None:
+    job = make_job(model={"lora": lora})
+    pool = AttemptComponents(job, http, time.monotonic(), make_worker=no_worker)._engines()
+    assert pool._needs_model is (lora is not None)

@@ -60,6 +60,7 @@ class Server:
 
     def __init__(self) -> None:
         self.starts = 0
+        self.reads_model: list[bool] = []  # of each start
         self.delay = 0.0  # of a probe's answer
         self.frozen_from = ""  # the call from which on none is answered
         self.calls: list[str] = []  # of the server that runs now
@@ -68,6 +69,7 @@ class Server:
 
     async def start(self, *, reads_model: bool = True) -> str:
         self.starts += 1
+        self.reads_model.append(reads_model)
         if self.starts > 1:
             await self.starting.wait()
         application = web.Application()
@@ -134,15 +136,15 @@ class NoWeights:
 
 
 @contextlib.asynccontextmanager
-async def watched(*servers: Server) -> AsyncIterator[tuple[EnginePool, set[str]]]:
-    """The pool of `servers`, and the engines that get requests."""
+async def watched(*servers: Server, needs_model: bool = False) -> AsyncIterator[tuple[EnginePool, set[str]]]:
+    """The pool of `servers` after a resume, and the engines that get requests."""
     handles: list[EngineHandle] = list(servers)
     routes = Routes()
     async with aiohttp.ClientSession() as http:
         health = EngineHealth(slow_seconds=0.1)
         limits = {"probe_seconds": PROBE, "probe_pause": 0.05, "control_timeout": CONTROL}
-        pool = EnginePool(handles, routes, http, health=health, **limits)  # type: ignore[arg-type]
-        await pool.start()
+        pool = EnginePool(handles, routes, http, health=health, needs_model=needs_model, **limits)  # type: ignore[arg-type]
+        await pool.start(reads_model=False)
         await pool.attach(NoWeights(), 0, asyncio.Lock())  # type: ignore[arg-type]
         watcher = asyncio.create_task(pool.watch())
         try:
@@ -172,6 +174,16 @@ async def test_silent_engines_are_replaced_at_the_same_time(caplog: pytest.LogCa
         await until(lambda: pool.replaced == 2)
         assert len(routed) == 3
     assert Counter(filter(None, map(event_reason, caplog.records))) == {"EngineLost": 2, "EngineReplaced": 2}
+
+
+@pytest.mark.parametrize("needs_model", [True, False])
+async def test_engines_read_the_model_where_the_trainer_does_not_send_all_of_it(needs_model: bool) -> None:
+    server = Server()
+    server.starting.set()
+    async with watched(server, needs_model=needs_model) as (pool, _):
+        server.delay = 60.0
+        await until(lambda: pool.replaced == 1)
+        assert server.reads_model == [needs_model, needs_model], "at the start after a resume, and at the replacement"
 
 
 async def test_engine_starts_when_its_pod_has_joined() -> None:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.architecture import FAMILIES, read_architecture
 from swerl_trainer.megatron.conversion import (
+    ROUTER_BIAS,
     check_tensors,
     from_megatron,
     hf_shapes,
@@ -121,6 +122,16 @@ def test_model_computes_and_converts_as_transformers_does(
     written = load_file(tmp_path / "hf" / "model-00001.safetensors")
     assert written.keys() == original.keys()
     assert all(torch.equal(written[tensor], values) for tensor, values in original.items())
+
+
+def test_update_sends_the_router_biases_although_they_are_not_trained(
+    start: Start, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    make_model(tmp_path / "model", **GLM)
+    trainer = start(make_config(model=str(tmp_path / "model")))
+    sent = {name for bucket in trainer.sender.part(2**20, whole=False).buckets for name in bucket.names}
+    assert sent == hf_shapes(read_architecture(tmp_path / "model")).keys()
+    assert any(name.endswith(ROUTER_BIAS) for name in sent)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3", "qwen3-moe", "glm4-moe", "glm4-moe-plain-attention"])

@@ -126,6 +126,7 @@ class AttemptComponents:
             keep_cache=spec.rollout.keep_cache,
             probe_seconds=float(spec.rollout.probe_seconds),
             probe_pause=min(PROBE_PAUSE, float(spec.rollout.probe_seconds)),
+            needs_model=spec.model.lora is not None,
         )
 
     async def _engines_joined(self, engines: int) -> None:

@@ -53,7 +53,7 @@ class ProcessGroupLink(WeightLink):
     async def _open(self, version: int) -> None:
         if self._names:
             return
-        # a server starts with the job's model: it has what training never changes
+        # a server has the job's model where training leaves weights as they are, see `EnginePool`
         self._parts = await self._source.weight_parts(BUCKET_BYTES, whole=False)
         for part in self._parts:
             await self._connect(version, part)

@@ -53,9 +53,11 @@ class EnginePool:
         probe_pause: float = PROBE_PAUSE,
         health: EngineHealth | None = None,
         control_timeout: float = CONTROL_TIMEOUT,
+        needs_model: bool = False,
     ) -> None:
         """`folder`: where the backends disk and adapter pass weights on. `probe_seconds`: in which an engine must
-        generate a token; 0: it is not probed. `control_timeout`: see EngineClient."""
+        generate a token; 0: it is not probed. `control_timeout`: see EngineClient. `needs_model`: every
+        engine reads the job's model, because the trainer sends only what training changes."""
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
@@ -68,7 +70,7 @@ class EnginePool:
         self._http = http
         self._ranks = ranks
         self._backend = backend
-        self._needs_model = backend == "adapter"  # the trainer sends no other weights
+        self._needs_model = needs_model or backend == "adapter"
         self._folder = folder
         self._keep_cache = keep_cache
         self._source: WeightSource | None = None
@@ -101,8 +103,7 @@ class EnginePool:
         self._serving.set()
 
     async def watch(self) -> None:
-        """Replace dead engines and a dead router, until cancelled. Raises EngineError, in a group, when an engine
-        cannot be replaced."""
+        """Replace dead engines and a dead router until cancelled. Raises a group of EngineErrors if that fails."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_processes(tasks))
             if self._probe_seconds:
@@ -259,9 +260,8 @@ class EnginePool:
 
     def _linked(self, clients: Sequence[EngineClient]) -> WeightLink:
         assert self._source is not None
-        return weight_link(
-            self._source, clients, self._backend, self._folder, keep_cache=self._keep_cache, check=self.check
-        )
+        keep = self._keep_cache
+        return weight_link(self._source, clients, self._backend, self._folder, keep_cache=keep, check=self.check)
 
     async def _route_to(self, slot: EngineSlot) -> None:
         """Let the router use a new engine."""

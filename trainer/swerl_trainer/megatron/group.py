@@ -177,7 +177,7 @@ class TrainGroup:
 
     async def weight_parts(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightPart]:
         """What each rank with a part of its own sends, the same for every update of the job; unless `whole`, without
-        the weights that training never changes."""
+        the weights that have no adapter in a model with adapters."""
         parts: list[WeightPart] = await self._all([rank.weight_part.remote(max_bytes, whole) for rank in self._ranks])
         return [part for part in parts if part.buckets]
 

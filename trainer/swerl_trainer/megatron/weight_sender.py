@@ -95,7 +95,7 @@ class WeightSender:
 
     def part(self, max_bytes: int, *, whole: bool = True) -> WeightPart:
         """What this rank sends, the same for every update: in buckets of at most `max_bytes` unless one tensor alone is
-        larger; unless `whole`, without the weights that training never changes."""
+        larger; unless `whole`, without the weights that have no adapter in a model with adapters."""
         import torch.distributed as dist
         from swerl_trainer.megatron.weight_part import expert_names, in_first_replica, replica, shared_names
 
@@ -191,10 +191,8 @@ class WeightSender:
             return flat
 
     def _changes(self, name: str) -> bool:
-        """Whether training changes the weight `name`."""
-        from swerl_trainer.megatron.conversion import ROUTER_BIAS
-
-        return bool(self._adapters.factors_of(name)) if self._adapters else not name.endswith(ROUTER_BIAS)
+        """Whether engines need the weight `name`: of a model with adapters they have read all others."""
+        return self._adapters is None or bool(self._adapters.factors_of(name))
 
     def export(self, number: int) -> str:
         """Gather bucket `number` of the last `metadata` on this rank's device; its handle, valid until the next
