@@ -1,4 +1,5 @@
-"""`python3 -m demo`: the demo, started by any Python >= 3.11; `python3 -m demo down` removes its objects.
+"""`python3 -m demo`: the demo, started by any Python >= 3.11; `python3 -m demo down` removes its objects;
+`python3 -m demo console` serves the console over its output, with options of `swerl view`.
 
 Exit status: 0 only if the job Completed; 1 if a step failed; 130 after Ctrl-C.
 """
@@ -18,7 +19,7 @@ from demo.environment import enter_environment
 def main(arguments: list[str]) -> int:
     try:
         stop = make_command("cluster-down", cluster_name())
-        if arguments != ["down"] and os.environ.get("SWERL_CLUSTER") != "existing":
+        if not arguments and os.environ.get("SWERL_CLUSTER") != "existing":
             preflight.check(swerl_home())
         enter_environment("demo", arguments)
     except ClusterError as error:
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return report_interrupt("run the same command to resume")
+    from demo.console import serve_console
     from demo.run import demo
     from demo.setup import remove_job
     from demo.steps import StepFailed
@@ -34,6 +36,8 @@ def main(arguments: list[str]) -> int:
         if arguments == ["down"]:
             remove_job(Cluster.from_environment())
             return 0
+        if arguments[:1] == ["console"]:
+            return serve_console(arguments[1:])
         return 0 if demo()["phase"] == "Complete" else 1
     except (StepFailed, TimeoutError) as error:
         print(f"demo: {error}", file=sys.stderr)

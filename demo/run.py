@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import subprocess
 import tarfile
@@ -15,6 +14,7 @@ from swerl_agent.jobs.view import JobView
 
 from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
+from demo.console import console_command, demo_folder
 from demo.estimate import describe, estimate_minutes
 from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, job_size, volume_folder
 from demo.report import draw_curve, print_trajectory, read_metrics, solved_trajectory, write_summary
@@ -32,7 +32,7 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     training_steps, samples = job_size()
     steps = Steps(estimate_minutes(swerl_home(), local=cluster.local, steps=training_steps, samples=samples))
     print(describe(steps.estimate), flush=True)
-    folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
+    folder = folder or demo_folder()
     started = time.monotonic()
     images = prepare(cluster, steps)
     status, view = train(cluster, job_manifest(images, seed=seed))
@@ -49,6 +49,8 @@ def train(
 ) -> tuple[dict[str, Any], JobView]:
     """Apply the job and follow it to its end; after a failure or Ctrl-C, delete it with its Pods."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
+    if cluster.local:
+        print(f"  {console_command()}   (in another terminal: curves and episodes in the browser)", flush=True)
     follower = JobFollower(
         lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE), response_timeout=response_timeout
     )
@@ -145,6 +147,7 @@ def print_result(summary: dict[str, Any], folder: Path, output: Path) -> None:
     print(f"summary                   {folder / 'summary.json'}")
     print(f"episodes                  {output / 'artifacts'}  (traj.json, patch.diff, meta.json each)")
     print("── more ──")
+    print(f"{console_command()}      # curves and episodes in the browser")
     print(f"export KUBECONFIG={Cluster.from_environment().kubeconfig}")
     print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
     print(f"kubectl get swesandboxes -n {NAMESPACE}")

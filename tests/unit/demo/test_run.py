@@ -53,6 +53,26 @@ def test_job_that_cannot_be_followed_is_deleted() -> None:
     assert [command[0] for command in cluster.commands] == ["apply", "delete", "gone"]
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_console_of_a_training_job_is_named_where_its_volume_is_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], local: bool
+) -> None:
+    monkeypatch.delenv("SWERL_CLUSTER_NAME", raising=False)
+    cluster = RecordingCluster.with_job({"phase": "Complete"})
+    object.__setattr__(cluster, "local", local)
+    run.train(cluster, JOB)
+    assert ("  make demo-console   (in another terminal" in capsys.readouterr().out) is local
+
+
+def test_result_names_the_console(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
+    summary = {"held_out_before": None, "held_out_after": None, "rewards": [0.5], "resolved_rates": [0.5]}
+    run.print_result(summary, tmp_path, tmp_path / "output")
+    assert "SWERL_CLUSTER_NAME=second make demo-console   " in capsys.readouterr().out
+
+
 def test_failed_job_gives_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     failed = {"type": "Failed", "status": "True", "message": "no tasks in /data"}
     status, _ = run.train(RecordingCluster.with_job({"phase": "Failed", "conditions": [failed]}), JOB)

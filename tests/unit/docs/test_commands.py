@@ -31,6 +31,7 @@ CLUSTERS = "tests/e2e/test_clusters_page.py"
 # Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
 RUN_BY = {
     "make demo": (README, "make demo"),
+    "make demo-console": ("tests/unit/demo/test_console.py", "serve_console("),
     "make test": (".ci/run", "make test"),
     "make venv": ("Makefile", "lint: venv"),
     "make images": ("Makefile", "test-control-plane: venv cluster images"),
