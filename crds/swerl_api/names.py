@@ -17,7 +17,7 @@ PROFILE_ANNOTATION = "swerl.dev/profile"  # on a SweRLJob: "step=12" traces that
 RETRY_ANNOTATION = "swerl.dev/retry"  # on a failed SweRLJob: the number of its last attempt; another attempt starts
 TASK_LABEL = "swerl.dev/task"
 EGRESS_LABEL = "swerl.dev/egress"
-LEASE_LABEL = "swerl.dev/lease"  # UID of the Lease of the program that made it, and without which it must not be
+LEASE_LABEL = "swerl.dev/lease"  # UID of the owning Lease; the orphan GC deletes the object after the Lease expires
 
 ROLE_SANDBOX = "sandbox"
 ROLE_GRADING = "grading"
@@ -28,7 +28,7 @@ ROLE_PULL = "pull"
 ROLE_PREFLIGHT = "preflight"
 ROLE_SHARD = "shard"
 ROLE_MERGE = "merge"
-ROLE_CLIENT = "client"  # a Lease with which all that its program made goes
+ROLE_CLIENT = "client"  # Lease of a client; its objects are deleted with it
 
 SANDBOX_POD_PREFIX = "swesb-"
 SANDBOX_CONTAINER = "sandbox"

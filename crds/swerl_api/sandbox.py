@@ -31,7 +31,7 @@ SANDBOX_RULES = (
     ),
     Rule(
         "self.grading.timeoutSeconds < self.sandbox.lifetimeSeconds",
-        "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, the outer guard of one episode",
+        "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, so that a sandbox outlives its grading timeout",
         ".grading.timeoutSeconds",
     ),
 )

@@ -22,7 +22,7 @@ import aiohttp
 from .cluster_config import ClusterConfig
 from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
 from .retry_after import LONGEST_WAIT, next_wait
-from .silence import SilenceNotice
+from .unanswered import UnansweredNotice
 
 Json = dict[str, Any]
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
@@ -40,7 +40,7 @@ class ClientOptions:
     call_timeout: float = 30.0  # seconds for one request and its answer
     connections: int = 0  # requests at the same time, not counting watches and exec streams; 0: no limit
     read_attempts: int = 4  # how often a read is tried
-    watch_silence: float = 75.0  # seconds without a byte after which a watch counts as dead; bookmarks come each minute
+    watch_idle_timeout: float = 75.0  # seconds without a byte until a watch counts as dead; bookmarks come each minute
     cached_lists: bool = False  # lists may be served from the API server's cache (resourceVersion=0)
     longest_wait: float = LONGEST_WAIT  # seconds that one call waits in all because the server asks for it
     exec_protocols: tuple[str, ...] = ("v4.channel.k8s.io", "v5.channel.k8s.io")  # in order of preference
@@ -57,7 +57,7 @@ class Transport:
         self._observer = observer
         self._http: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(self.options.connections) if self.options.connections else nullcontext()
-        self._silence = SilenceNotice(config.server)
+        self._unanswered = UnansweredNotice(config.server)
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -87,7 +87,7 @@ class Transport:
     ) -> None:
         while self._closing:
             await self._closing.pop()()
-        self._silence.stop()
+        self._unanswered.stop()
         if self._http is not None:
             await self._http.close()
             self._http = None
@@ -148,7 +148,7 @@ class Transport:
 
     async def events(self, path: str, query: Query) -> AsyncIterator[Json]:
         """Raw watch events until the server ends the stream; raises Expired, Unreachable and the like."""
-        request, timeout = f"WATCH {path}", self._stream_timeout(self.options.watch_silence)
+        request, timeout = f"WATCH {path}", self._stream_timeout(self.options.watch_idle_timeout)
         try:
             async with self.http.get(
                 self.server + path, params=query, headers=await self.headers(), timeout=timeout
@@ -194,7 +194,7 @@ class Transport:
     ) -> bytes:
         headers = await self.headers() | ({"Content-Type": content_type} if content_type else {})
         started, status, request = time.monotonic(), None, f"{method} {path}"
-        self._silence.request_sent(request)
+        self._unanswered.request_sent(request)
         try:
             async with (
                 asyncio.timeout(self.options.call_timeout),
@@ -203,7 +203,7 @@ class Transport:
                     method, self.server + path, params=query, data=data, headers=headers, timeout=NO_TIMEOUT
                 ) as answer,
             ):
-                self._silence.answered()
+                self._unanswered.answered()
                 content, status = await answer.read(), answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{request}: {self.server}: {type(error).__name__}: {error}") from error

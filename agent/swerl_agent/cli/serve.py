@@ -72,7 +72,7 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 @runs
 async def command(options: Options) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
-    from swerl_agent.server import GoldenRunner, ModelRunner, serve  # needs packages that other commands do not
+    from swerl_agent.server import GoldPatchRunner, ModelRunner, serve  # needs packages that other commands do not
 
     access = _access(options)
     spec = agent_spec(options)
@@ -88,7 +88,9 @@ async def command(options: Options) -> int:
             client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
         ) as samples:
             model = ModelRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
-            server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults, access)
+            server = _server(
+                options, GoldPatchRunner(samples.grader) if options.run_golden else model, defaults, access
+            )
             stop = _stopped(samples)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, on_listening=_print_url)
             if samples.lost.done():

@@ -64,7 +64,7 @@ async def import_tasks(options: Options) -> int:
     sources = options.source or [DEFAULT_SOURCE]
     entries, malformed = _gathered(options, sources, options.purpose, options.train_on_benchmark)
     written = write_entries(options.output, entries, _layout(options), append=options.append)
-    return _say(options, len(entries), written, malformed)
+    return _print_summary(options, len(entries), written, malformed)
 
 
 @click.command(
@@ -80,7 +80,7 @@ async def export_tasks(options: Options) -> int:
     """Write the assets and say where; 1 when malformed rows were left out."""
     entries, malformed = _gathered(options, [options.source], "evaluation", False)
     written = export_assets(options.output, options.name, entries, _layout(options))
-    return _say(options, len(entries), written, malformed)
+    return _print_summary(options, len(entries), written, malformed)
 
 
 def _gathered(options: Options, texts: Sequence[str], purpose: Purpose, allowed: bool) -> tuple[list[Entry], int]:
@@ -130,7 +130,7 @@ def _layout(options: Options) -> Layout:
     return Layout(options.format, options.whole_rows)
 
 
-def _say(options: Options, tasks: int, written: list[Path], malformed: int) -> int:
+def _print_summary(options: Options, tasks: int, written: list[Path], malformed: int) -> int:
     document = {"tasks": tasks, "files": [str(path) for path in written], "malformed_rows": malformed}
     print_result(options, document, [f"{tasks} tasks: {', '.join(map(str, written))}"])
     if malformed:

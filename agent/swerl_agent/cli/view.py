@@ -18,7 +18,7 @@ from .signals import stop_event
 from .values import PATH, PORT
 
 if TYPE_CHECKING:
-    from swerl_agent.console import EpisodeIndex, Gate
+    from swerl_agent.console import Authenticator, EpisodeIndex
 
 DEFAULT_PORT = 8765
 
@@ -63,20 +63,20 @@ async def command(options: Options) -> int:
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))
 
-    async with _gate(options) as gate:
-        token = gate.token if isinstance(gate, SharedToken) else ""
+    async with _authenticator(options) as authenticator:
+        token = authenticator.token if isinstance(authenticator, SharedToken) else ""
 
         def print_url(url: str) -> None:
             print(f"serving {root} at {url}{f'?token={token}' if token else ''}", flush=True)
 
-        access = ConsoleAccess(options.host, gate, frozenset(name.lower() for name in options.allow_host))
+        access = ConsoleAccess(options.host, authenticator, frozenset(name.lower() for name in options.allow_host))
         application = console_application(handlers, access)
         await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
     return 0
 
 
 @asynccontextmanager
-async def _gate(options: Options) -> AsyncIterator[Gate]:
+async def _authenticator(options: Options) -> AsyncIterator[Authenticator]:
     """Who may open the pages; reviews of the cluster need its API server."""
     from swerl_agent.console import KubernetesToken, ProxyHeader, Reviews, SharedToken
 

@@ -12,12 +12,12 @@ from .handlers import Handlers
 from .index import EpisodeIndex, index_path
 from .rendering import Pages
 from .serving import serve_console
-from .visitors import Gate, KubernetesToken, ProxyHeader, Reviews, SharedToken
+from .visitors import Authenticator, KubernetesToken, ProxyHeader, Reviews, SharedToken
 
 __all__ = [
+    "Authenticator",
     "ConsoleAccess",
     "EpisodeIndex",
-    "Gate",
     "GroundTruthSource",
     "Handlers",
     "KubernetesToken",

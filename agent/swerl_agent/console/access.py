@@ -1,8 +1,8 @@
 """Who may read the pages, and what a browser may do with them.
 
 Guarantees: a request with a foreign Host header is refused, so that no other site's name can be pointed at the
-console. Every page needs a visitor that the gate admits. A token is in the address or in the login form once, then in a
-cookie that no script reads. Pages run and load nothing but the console's own files.
+console. Every page needs a visitor that the authenticator admits. A token is in the address or in the login form once,
+then in a cookie that no script reads. Pages run and load nothing but the console's own files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 from swerl_api.addresses import LOOPBACK
 from swerl_kube import KubeError
 
-from .visitors import COOKIE, Gate, SharedToken, Visitor
+from .visitors import COOKIE, Authenticator, SharedToken, Visitor
 
 OPEN_PAGES = ("/login", "/assets/")  # that everybody sees
 VISITOR = web.RequestKey("visitor", Visitor)
@@ -40,7 +40,7 @@ class ConsoleAccess:
     """The rules of one console."""
 
     host: str = "127.0.0.1"  # address that it listens at
-    gate: Gate = field(default_factory=SharedToken)
+    authenticator: Authenticator = field(default_factory=SharedToken)
     names: frozenset[str] = frozenset()  # more names that it is reached by
 
     @property
@@ -78,17 +78,22 @@ def access_control(access: ConsoleAccess) -> Middleware:
     async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not access.knows(request.headers.get("Host", "")):
             return web.Response(status=421, text="The Host header has a foreign name. To allow it: --allow-host NAME\n")
-        given, gate = request.query.get(PARAMETER), access.gate
-        if given is not None and isinstance(gate, SharedToken) and gate.token and gate.admits(given):
+        given, authenticator = request.query.get(PARAMETER), access.authenticator
+        if (
+            given is not None
+            and isinstance(authenticator, SharedToken)
+            and authenticator.token
+            and authenticator.admits(given)
+        ):
             return admitted(request, given, str(request.rel_url.without_query_params(PARAMETER)))
-        if gate.login and request.path.startswith(OPEN_PAGES):
+        if authenticator.login and request.path.startswith(OPEN_PAGES):
             return await handler(request)
         try:
-            visitor = await gate.visitor(request)
+            visitor = await authenticator.visitor(request)
         except KubeError as error:
             return web.Response(status=503, text=undecided(error))
         if visitor is None:
-            return _refused(request, gate)
+            return _refused(request, authenticator)
         request[VISITOR] = visitor
         return await handler(request)
 
@@ -113,7 +118,7 @@ def own_path(path: str) -> str:
     return "/" + path.replace("\\", "/").lstrip("/")
 
 
-def _refused(request: web.Request, gate: Gate) -> web.Response:
-    if gate.login and "text/html" in request.headers.get("Accept", ""):
+def _refused(request: web.Request, authenticator: Authenticator) -> web.Response:
+    if authenticator.login and "text/html" in request.headers.get("Accept", ""):
         return web.Response(status=303, headers={"Location": f"/login?{urlencode({'next': str(request.rel_url)})}"})
-    return web.Response(status=401 if gate.login else 403, text=gate.refusal)
+    return web.Response(status=401 if authenticator.login else 403, text=authenticator.refusal)

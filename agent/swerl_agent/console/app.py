@@ -32,8 +32,8 @@ def console_application(handlers: Handlers, access: ConsoleAccess) -> web.Applic
         ("/assets/{name}", asset),
     ):
         application.router.add_get(path, handler)
-    if isinstance(access.gate, KubernetesToken):
-        login = Login(handlers.pages, access.gate)
+    if isinstance(access.authenticator, KubernetesToken):
+        login = Login(handlers.pages, access.authenticator)
         application.router.add_get("/login", login.form)
         application.router.add_post("/login", login.enter)
     return application

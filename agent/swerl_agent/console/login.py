@@ -17,8 +17,8 @@ FROM_HERE = {None, "same-origin", "none"}  # Sec-Fetch-Site: None from programs 
 class Login:
     """The form and its answer."""
 
-    def __init__(self, pages: Pages, gate: KubernetesToken) -> None:
-        self._pages, self._gate = pages, gate
+    def __init__(self, pages: Pages, authenticator: KubernetesToken) -> None:
+        self._pages, self._authenticator = pages, authenticator
 
     async def form(self, request: web.Request) -> web.Response:
         """An empty form; `next` is the page that was asked for."""
@@ -33,11 +33,11 @@ class Login:
         if len(token) > LONGEST_IN_COOKIE:
             return self._page(following, TOO_LONG, status=400)
         try:
-            visitor = await self._gate.of_token(token)
+            visitor = await self._authenticator.of_token(token)
         except KubeError as error:
             return self._page(following, undecided(error).strip(), status=503)
         if visitor is None:
-            return self._page(following, self._gate.refusal.strip(), status=403)
+            return self._page(following, self._authenticator.refusal.strip(), status=403)
         return admitted(request, token, following)
 
     def _page(self, following: str, wrong: str = "", status: int = 200) -> web.Response:

@@ -1,7 +1,7 @@
 """Who opens the console, and whether they may see ground truth.
 
 Guarantees: with reviews, a visitor is admitted only while the API server lets them read SweRLJobs of the namespace;
-answers are kept for `KEPT` seconds at most. An API server that does not answer admits no visitor.
+answers are kept for `CACHE_SECONDS` seconds at most. An API server that does not answer admits no visitor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 from swerl_kube import KubeClient
 
 COOKIE = "swerl_console"
-KEPT = 60.0  # seconds
+CACHE_SECONDS = 60.0  # seconds
 KEPT_VISITORS = 1000
 LONGEST_TOKEN = 6000  # characters; a cookie holds 4096 bytes of name and value in most browsers
 CONCURRENT_REVIEWS = 8
@@ -34,7 +34,7 @@ class Visitor:
     ground_truth: bool = True  # whether reference fixes and tests are shown, where the console has them
 
 
-class Gate(Protocol):
+class Authenticator(Protocol):
     """Decides who a request comes from."""
 
     login: bool  # whether a page asks for a token
@@ -54,7 +54,7 @@ class SharedToken:
     refusal = "Open the address that swerl view printed, with its token.\n"
 
     async def visitor(self, request: web.Request) -> Visitor | None:
-        """See Gate."""
+        """See Authenticator."""
         return Visitor() if self.admits(request.cookies.get(COOKIE)) else None
 
     def admits(self, given: str | None) -> bool:
@@ -109,7 +109,7 @@ class Reviews:
             return await self._client.create(f"{kind.lower()}s", body)
 
 
-class Kept:
+class DecisionCache:
     """Answers by the digest of what was asked; the oldest leave first."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Kept:
         self._answers.pop(key, None)
         while len(self._answers) >= KEPT_VISITORS:
             del self._answers[next(iter(self._answers))]
-        self._answers[key] = (time.monotonic() + KEPT, visitor)
+        self._answers[key] = (time.monotonic() + CACHE_SECONDS, visitor)
 
 
 class KubernetesToken:
@@ -137,10 +137,10 @@ class KubernetesToken:
     refusal = "This token opens nothing here: log in with a token of a user who may get swerljobs in the namespace.\n"
 
     def __init__(self, reviews: Reviews) -> None:
-        self._reviews, self._kept = reviews, Kept()
+        self._reviews, self._decisions = reviews, DecisionCache()
 
     async def visitor(self, request: web.Request) -> Visitor | None:
-        """See Gate."""
+        """See Authenticator."""
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         given = bearer.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
         return await self.of_token(given)
@@ -150,7 +150,7 @@ class KubernetesToken:
         if not token or len(token) > LONGEST_TOKEN or not token.isascii():
             return None
         key = hashlib.sha256(token.encode()).hexdigest()
-        return await self._kept.answer(key, partial(self._review, token))
+        return await self._decisions.answer(key, partial(self._review, token))
 
     async def _review(self, token: str) -> Visitor | None:
         user = await self._reviews.user(token)
@@ -166,10 +166,10 @@ class ProxyHeader:
 
     def __init__(self, reviews: Reviews, *, user: str, groups: str) -> None:
         """`user`, `groups`: names of headers; groups are separated by commas."""
-        self._reviews, self._user, self._groups, self._kept = reviews, user, groups, Kept()
+        self._reviews, self._user, self._groups, self._decisions = reviews, user, groups, DecisionCache()
 
     async def visitor(self, request: web.Request) -> Visitor | None:
-        """See Gate."""
+        """See Authenticator."""
         names = request.headers.getall(self._user, [])
         if len(names) != 1 or not names[0] or reserved([names[0]]):
             return None
@@ -178,7 +178,7 @@ class ProxyHeader:
             return None
         user = User(names[0], (*filter(None, groups), "system:authenticated"))
         key = repr((user.name, user.groups))
-        return await self._kept.answer(key, partial(self._reviews.visitor, user))
+        return await self._decisions.answer(key, partial(self._reviews.visitor, user))
 
 
 def reserved(names: Sequence[str]) -> bool:

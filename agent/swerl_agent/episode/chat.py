@@ -167,7 +167,7 @@ class ChatCompletions:
         headers = {ROUTING_HEADER: routing_key} if routing_key else {}
         body = self._read(*await self._ask("POST", self._url, headers, request))
         if not isinstance(body, dict):
-            raise self._garbage(body)
+            raise self._invalid_answer(body)
         error = body.get("error")
         if isinstance(error, dict) and not body.get("choices"):  # gateways pass on a provider's failure as a success
             code = error.get("code")
@@ -175,7 +175,7 @@ class ChatCompletions:
         try:
             return _completion(body)
         except (AttributeError, IndexError, KeyError, TypeError) as wrong:
-            raise self._garbage(body) from wrong
+            raise self._invalid_answer(body) from wrong
 
     async def _find_model(self) -> None:
         """Raises EndpointError when the server lists its models and ours is not among them."""
@@ -220,7 +220,7 @@ class ChatCompletions:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise self._garbage(text) from error
+            raise self._invalid_answer(text) from error
 
     def _refuse(self, status: int, text: str) -> NoReturn:
         """Raises what a refusal means."""
@@ -246,7 +246,7 @@ class ChatCompletions:
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
 
-    def _garbage(self, answer: Any) -> EngineError:
+    def _invalid_answer(self, answer: Any) -> EngineError:
         text = answer if isinstance(answer, str) else json.dumps(answer)
         return EngineError(f"{self._url} answered something that is no chat completion: {text[:200]!r}")
 

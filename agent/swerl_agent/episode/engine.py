@@ -185,18 +185,18 @@ class SGLangEngine:
         try:
             body = json.loads(text)
         except ValueError as error:
-            raise self._garbage(text) from error
+            raise self._invalid_answer(text) from error
         if not isinstance(body, dict) or not isinstance(body.get("meta_info"), dict):
-            raise self._garbage(text)
+            raise self._invalid_answer(text)
         return body
 
     def _generation(self, body: Mapping[str, Any]) -> Generation:
         try:
             return _generation(body)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._garbage(json.dumps(body)) from error
+            raise self._invalid_answer(json.dumps(body)) from error
 
-    def _garbage(self, text: str) -> EngineError:
+    def _invalid_answer(self, text: str) -> EngineError:
         return EngineError(f"{self._url} answered something that is no SGLang result: {text[:200]!r}")
 
 

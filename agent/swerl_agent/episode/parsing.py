@@ -43,7 +43,7 @@ def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
 
     A well-formed answer has exactly one; with tool calls it may have more.
     """
-    text = behind_thought(text)
+    text = after_reasoning(text)
     if protocol.fence is None:
         commands = [_command(call) for call in find_calls(text)]
         return [command for command in commands if command is not None] if None not in commands else []
@@ -63,7 +63,7 @@ def split_thought(text: str) -> tuple[str, str]:
     return "", text
 
 
-def behind_thought(text: str) -> str:
+def after_reasoning(text: str) -> str:
     """`text` without the thought it begins with."""
     return split_thought(text)[1]
 

@@ -69,7 +69,7 @@ class Evaluation:
     def left(self) -> list[SampleId]:
         """Samples to run: first every task's first sample, then every task's second."""
         sample_ids = [(name, sample) for sample in range(self._spec.samples) for name in self._tasks]
-        return [sample_id for sample_id in sample_ids if not self._records.settled(sample_id)]
+        return [sample_id for sample_id in sample_ids if not self._records.has_valid_record(sample_id)]
 
     @property
     def retryable(self) -> list[SampleId]:

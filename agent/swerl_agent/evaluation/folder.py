@@ -101,5 +101,5 @@ def set_results_aside(folder: Path, run: str, redo: Literal["unresolved", "all"]
         return
     records = SampleRecords(folder)
     for record in SampleRecords(aside).all:
-        if record.resolved and not records.settled(record.sample_id):
+        if record.resolved and not records.has_valid_record(record.sample_id):
             records.add(record)

@@ -64,7 +64,7 @@ class SampleRecords:
             raise ResultsError(f"not a result: {error}; remove the line or choose another output folder") from error
 
     @classmethod
-    def of_these(cls, folder: Path, records: Sequence[SampleRecord]) -> Self:
+    def rewritten_with(cls, folder: Path, records: Sequence[SampleRecord]) -> Self:
         """The file with its content replaced by `records`; raises OSError."""
         Journal(folder / RESULTS, SampleRecord.read).extend(map(asdict, records), replace=True)
         return cls(folder)
@@ -74,7 +74,7 @@ class SampleRecords:
         """The last record of every sample, by task and sample."""
         return [self._found[sample_id] for sample_id in sorted(self._found)]
 
-    def settled(self, sample_id: SampleId) -> bool:
+    def has_valid_record(self, sample_id: SampleId) -> bool:
         """Whether the sample has a valid record."""
         return sample_id in self._found and self._found[sample_id].valid
 

@@ -136,7 +136,7 @@ def merge(folder: Path, shards: Sequence[Path], *, replace_existing: bool = Fals
     """
     found = _of_all(folder, shards)
     if replace_existing:
-        return SampleRecords.of_these(folder, list(found.values()))
+        return SampleRecords.rewritten_with(folder, list(found.values()))
     merged = SampleRecords(folder)
     for record in found.values():
         before = merged.of(record.sample_id)

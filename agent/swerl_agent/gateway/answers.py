@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swerl_agent.episode import Generation, Tokenizer
-from swerl_agent.episode.parsing import Call, behind_thought, find_calls, without_calls
+from swerl_agent.episode.parsing import Call, after_reasoning, find_calls, without_calls
 from swerl_agent.episode.transcript import answer_text
 
 from .request import ChatRequest, Message
@@ -78,7 +78,7 @@ def _stopped(tokenizer: Tokenizer, generation: Generation, stop: Sequence[str]) 
 def _calls(text: str, tools: Sequence[Mapping[str, Any]]) -> list[Call]:
     """The calls after the thought, typed as the tools say; none when one of them is malformed or calls no tool."""
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
-    calls = find_calls(behind_thought(text)) if tools else []
+    calls = find_calls(after_reasoning(text)) if tools else []
     known = [call for call in calls if call and call.name in schemas]
     return [_typed(call, schemas[call.name]) for call in known] if len(known) == len(calls) else []
 

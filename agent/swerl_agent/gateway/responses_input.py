@@ -58,7 +58,7 @@ class _Reader:
         elif kind == "custom_tool_call":
             self._call(item, json.dumps({FREEFORM: string(item, "input", where)}), where)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._say("tool", text_of(item.get("output"), f"{where}.output"), tool_call_id=item.get("call_id"))
+            self._add_message("tool", text_of(item.get("output"), f"{where}.output"), tool_call_id=item.get("call_id"))
         else:
             raise unsupported(f"{where}.type", kind)
 
@@ -68,9 +68,9 @@ class _Reader:
         if role == "assistant":
             self._answer("message")["content"] = content
         else:
-            self._say(role, content)
+            self._add_message(role, content)
 
-    def _say(self, role: str, content: str, **more: Any) -> None:
+    def _add_message(self, role: str, content: str, **more: Any) -> None:
         self.messages.append({"role": role, "content": content, **more})
         self._last = ""
 

@@ -104,7 +104,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
-def takes_failing_end(node: Function) -> bool:
+def accepts_failing_statement(node: Function) -> bool:
     """Whether a failing end can be put to a test: a generator's body may not run."""
     return not any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own_nodes(node))
 
@@ -131,7 +131,7 @@ def _asserts_by_itself(node: Function, first: str) -> bool:
     )
 
 
-def failing_end(source: TestSource, node: Function, statement: str) -> list[Edit]:
+def append_failing_statement(source: TestSource, node: Function, statement: str) -> list[Edit]:
     """`statement` at the end of a test's body and before each of its returns."""
     last, line = node.body[-1], node.end_lineno or node.lineno
     if isinstance(last, _COMPOUND):

@@ -23,13 +23,13 @@ from .alterations import (
     Edit,
     Names,
     TestSource,
+    accepts_failing_statement,
+    append_failing_statement,
     copied_test,
     copy_names,
     edited,
     failing,
-    failing_end,
     failing_example,
-    takes_failing_end,
 )
 from .calibration import COPY_PLACES, Alteration, Calibration, Choice, within_copy_budget
 from .checked_values import checked_values
@@ -39,8 +39,8 @@ from .test_targets import Target, located
 
 SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
 ALTERED = 3  # of them that one run alters
-KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
-SEARCHED = 100  # of PASS_TO_PASS for these
+PASS_TO_PASS_SAMPLE = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
+PASS_TO_PASS_CANDIDATES = 100  # tests of PASS_TO_PASS among which these are searched
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
 SeenOutcome = Literal["passed", "failed", "absent"]
 
@@ -54,8 +54,8 @@ class Expectation:
     test_id: str
 
     @property
-    def words(self) -> str:
-        """What it is that must be so."""
+    def violation(self) -> str:
+        """Message when the expectation fails."""
         if self.alteration.passes:
             return f"{self.target} does not pass under another name"
         return f"{self.target} passes although it must fail"
@@ -96,8 +96,8 @@ class TestFiles:
     def _kept(self) -> list[Target]:
         """A few tests that must go on passing: always the same of a task."""
         tests = [test for test in self.ground_truth.pass_to_pass if test not in self.targets]
-        searched = random.Random(len(tests)).sample(tests, min(SEARCHED, len(tests)))
-        return located(searched, self.sources, self.texts)[:KEPT] if self.targets else []
+        searched = random.Random(len(tests)).sample(tests, min(PASS_TO_PASS_CANDIDATES, len(tests)))
+        return located(searched, self.sources, self.texts)[:PASS_TO_PASS_SAMPLE] if self.targets else []
 
     def _source(self, path: str) -> TestSource | None:
         if not path.endswith(".py") or self.files[path].after.decode("utf-8", "replace").encode() != (
@@ -168,7 +168,9 @@ def _changed(source: TestSource, names: Names, change: str, rng: random.Random) 
     if not change:
         return []
     if change == "end":
-        return failing_end(source, node, failing(rng.choice(ENDS), node, rng)) if takes_failing_end(node) else None
+        if not accepts_failing_statement(node):
+            return None
+        return append_failing_statement(source, node, failing(rng.choice(ENDS), node, rng))
     edit = changed(source, node, change) if change.startswith("value:") else None
     return [edit] if edit else None
 

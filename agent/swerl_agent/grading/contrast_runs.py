@@ -67,7 +67,7 @@ class ContrastRuns:
                 return after_contrast(verdict, "failed" if foreign else "held", foreign)
             if _decided(missed):
                 break
-        findings = [each.words for each, seen in missed if seen != "absent"]
+        findings = [each.violation for each, seen in missed if seen != "absent"]
         why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
         return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
 

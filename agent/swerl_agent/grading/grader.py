@@ -45,7 +45,7 @@ from .payload import grading_payload
 from .pods import PodWatch
 from .policy import forbidden, runner_option_change, runner_query
 from .swebench_report import check_parser
-from .verdict import Unfinished, Verdict
+from .verdict import GradingIncomplete, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError"]
@@ -196,7 +196,7 @@ class Grader:
         async with self._slots:
             try:
                 verdict = await self._decided(task, patch, files)
-            except Unfinished as error:
+            except GradingIncomplete as error:
                 verdict = error.verdict
         if cache:
             await asyncio.to_thread(cache.put, key, verdict)
@@ -239,7 +239,7 @@ class Grader:
         overlay: Mapping[str, str],
         use: Callable[[JobRun, int], Awaitable[T]],
     ) -> T:
-        """What `use` makes of a Job; another Job where the infrastructure failed. Raises Unfinished."""
+        """What `use` makes of a Job; another Job where the infrastructure failed. Raises GradingIncomplete."""
         failures: list[Infrastructure] = []
         for _ in range(self._settings.retries + 1):
             try:
@@ -248,7 +248,7 @@ class Grader:
                 failures.append(error)
         cut_short = all(isinstance(error, NoReport) for error in failures)
         detail = f"every try was cut short: {failures[-1]}" if cut_short else str(failures[-1])
-        raise Unfinished(
+        raise GradingIncomplete(
             Verdict("unresolved" if cut_short else "infra_error", {"attempts": len(failures)}, detail=detail)
         )
 

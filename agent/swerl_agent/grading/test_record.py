@@ -1,7 +1,7 @@
 """What the witness of a grading Pod's test runs says, checked on the trusted side.
 
-Guarantees: a line counts only when it has the signature of its session's key and the next number; a session counts
-only when it wrote its end; of several results of a test the worst counts. A resolved log whose tests the witness did
+Guarantees: a line counts only when it has the signature of its session's key and the next number; a run counts only
+when it wrote its end; of several results of a test the worst counts. A resolved log whose tests the witness did
 not see passing is not resolved.
 """
 
@@ -23,7 +23,7 @@ MAX_NAMED = 5  # tests or findings that a verdict names
 
 
 @dataclass
-class Session:
+class TestRun:
     """One run of pytest or unittest."""
 
     begun: bool = False
@@ -39,9 +39,9 @@ class Session:
 
 @dataclass(frozen=True)
 class TestRecord:
-    """All sessions of one Pod."""
+    """All test runs of one Pod."""
 
-    sessions: tuple[Session, ...]
+    runs: tuple[TestRun, ...]
     violations: tuple[str, ...]
     suspicions: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class TestRecord:
         """The results as lines of pytest's summary or of a verbose unittest, which swebench's parsers read."""
         merged: dict[str, str] = {}
         names: dict[str, str] = {}
-        for session in filter(lambda each: each.ended, self.sessions):
-            names |= session.names
-            for test, status in session.results.items():
+        for run in filter(lambda each: each.ended, self.runs):
+            names |= run.names
+            for test, status in run.results.items():
                 merged[test] = _worse_status(merged.get(test, status), status)
         return "".join(_line(names.get(test), test, status) for test, status in merged.items())
 
@@ -65,23 +65,23 @@ def _line(name: str | None, test: str, status: str) -> str:
 
 def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished: bool) -> TestRecord:
     """The checked record; `required`: the runner that must have been seen, if any; `finished`: no limit ended it."""
-    sessions = [Session() for _ in keys]
-    violations = [] if _read(text, keys, sessions) else ["the witness's record holds lines that it did not sign"]
-    seen = [session for session in sessions if session.begun]
-    for session in seen:
-        violations += dict.fromkeys(session.violations)
-        if finished and not session.ended and not session.exited:
+    runs = [TestRun() for _ in keys]
+    violations = [] if _read(text, keys, runs) else ["the witness's record holds lines that it did not sign"]
+    seen = [run for run in runs if run.begun]
+    for run in seen:
+        violations += dict.fromkeys(run.violations)
+        if finished and not run.ended and not run.exited:
             violations.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
         violations.append(f"{required} was run without its witness")
-    suspicions = dict.fromkeys(each for session in seen for each in session.suspicions)
-    touched = dict.fromkeys(path for session in seen for path in session.touched)
-    changed = dict.fromkeys(what for session in seen for what in session.changed)
+    suspicions = dict.fromkeys(each for run in seen for each in run.suspicions)
+    touched = dict.fromkeys(path for run in seen for path in run.touched)
+    changed = dict.fromkeys(what for run in seen for what in run.changed)
     return TestRecord(tuple(seen), tuple(violations), tuple(suspicions), tuple(touched), tuple(changed))
 
 
-def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:
-    """Fill `sessions` from the record; whether every line was signed and in order."""
+def _read(text: bytes, keys: Sequence[str], runs: Sequence[TestRun]) -> bool:
+    """Fill `runs` from the record; whether every line was signed and in order."""
     numbers = [0] * len(keys)
     honest = True
     for index, number, signature, content in _lines(text):
@@ -89,7 +89,7 @@ def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool
         honest &= known
         if known:
             numbers[index] += 1
-            _add(sessions[index], json.loads(content))
+            _add(runs[index], json.loads(content))
     return honest
 
 
@@ -106,29 +106,29 @@ def _signed(key: str, number: int, content: str) -> str:
     return hmac.new(key.encode(), f"{number} {content}".encode(), hashlib.sha256).hexdigest()
 
 
-def _add(session: Session, content: Sequence[Any]) -> None:
+def _add(run: TestRun, content: Sequence[Any]) -> None:
     kind, *rest = content
     if kind == "hello":
-        session.begun = True
+        run.begun = True
     elif kind == "begin":  # a run after another one in the same process
-        session.ended = False
+        run.ended = False
     elif kind == "result":
         test, status, *name = rest
-        session.results[test] = _worse_status(session.results.get(test, status), status)
+        run.results[test] = _worse_status(run.results.get(test, status), status)
         if name:
-            session.names[test] = name[0]
+            run.names[test] = name[0]
     elif kind == "alarm":
-        session.violations.append(str(rest[0]))
+        run.violations.append(str(rest[0]))
     elif kind == "suspicion":
-        session.suspicions.append(str(rest[0]))
+        run.suspicions.append(str(rest[0]))
     elif kind == "touched":
-        session.touched += [str(path) for path in rest[0]]
+        run.touched += [str(path) for path in rest[0]]
     elif kind == "changed":
-        session.changed += [str(what) for what in rest[0]]
+        run.changed += [str(what) for what in rest[0]]
     elif kind == "end":
-        session.ended = True
+        run.ended = True
     elif kind == "exit":
-        session.exited = True
+        run.exited = True
 
 
 def _worse_status(one: str, other: str) -> str:

@@ -48,8 +48,8 @@ class Verdict:
         return without
 
 
-class Unfinished(Exception):
-    """No Job came to its end; `verdict` says so."""
+class GradingIncomplete(Exception):
+    """No grading Job finished; `verdict` says so."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict.detail)

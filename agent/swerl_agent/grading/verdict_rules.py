@@ -100,7 +100,7 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
     if outcome.left_out and not witnessed_runner(task):
         report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass
     witness = _witness(task, outcome)
-    report["witnessed"] = any(session.ended for session in witness.sessions)
+    report["witnessed"] = any(run.ended for run in witness.runs)
     ending = _ending(outcome, witness) if witnessed_runner(task) or not report["resolved"] else ""
     tampering = [] if ending else _tampering(task, report, outcome, witness)
     if not ending and (tampering or not report["resolved"]):
@@ -183,10 +183,10 @@ def _witness(task: Task, outcome: Report) -> TestRecord:
 def _ending(outcome: Report, witness: TestRecord) -> str:
     """How a test command was killed before its end, in words; '' where it was not."""
     code = exit_code(outcome.log.decode("utf-8", "replace"))
-    if witness.sessions and all(session.ended or session.exited for session in witness.sessions):
+    if witness.runs and all(run.ended or run.exited for run in witness.runs):
         return ""
     if outcome.oom_kills and code in (None, 1, *KILLED):
-        if any(session.results for session in witness.sessions):
+        if any(run.results for run in witness.runs):
             return "the tests were killed by signal 9 at the memory limit of the Pod"
         return "killed by signal 9 at the memory limit of the Pod before any test began: too little memory"
     return f"the tests were killed by {KILLED[code]}" if code in KILLED else ""
@@ -194,7 +194,7 @@ def _ending(outcome: Report, witness: TestRecord) -> str:
 
 def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: TestRecord) -> list[str]:
     """Evidence against the log, in words."""
-    seen = bool(witnessed_runner(task) or witness.sessions)
+    seen = bool(witnessed_runner(task) or witness.runs)
     ambiguous = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
     double = [f"the log gives both as passed and as failed: {shortened(ambiguous)}"] if ambiguous else []
     forged = _forged(task, report, witness, whole=not outcome.left_out) if seen else []

@@ -11,7 +11,7 @@ from swerl_kube import Json
 
 
 @dataclass(frozen=True)
-class Need:
+class NamedObject:
     """An object that must exist before the job can start."""
 
     field: str
@@ -22,7 +22,7 @@ class Need:
     namespaced: bool = True
 
 
-def named_objects(spec: Json) -> list[Need]:
+def named_objects(spec: Json) -> list[NamedObject]:
     """Objects that the spec names."""
     return list(_objects(spec, "spec"))
 
@@ -32,7 +32,7 @@ def named_images(spec: Json) -> dict[str, str]:
     return dict(_images(spec, "spec"))
 
 
-def _objects(value: Any, path: str) -> Iterator[Need]:
+def _objects(value: Any, path: str) -> Iterator[NamedObject]:
     if isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _objects(inner, f"{path}[{number}]")
@@ -41,21 +41,23 @@ def _objects(value: Any, path: str) -> Iterator[Need]:
     for key, inner in value.items():
         field = f"{path}.{key}"
         if key == "claimName":
-            yield Need(field, "PersistentVolumeClaim", "v1", "persistentvolumeclaims", str(inner))
+            yield NamedObject(field, "PersistentVolumeClaim", "v1", "persistentvolumeclaims", str(inner))
         elif key == "configMap" and isinstance(inner, dict):
-            yield Need(f"{field}.name", "ConfigMap", "v1", "configmaps", str(inner.get("name")))
+            yield NamedObject(f"{field}.name", "ConfigMap", "v1", "configmaps", str(inner.get("name")))
         elif key in ("pullSecrets", "envFromSecrets") and isinstance(inner, list):
-            yield from (Need(field, "Secret", "v1", "secrets", str(name)) for name in inner)
+            yield from (NamedObject(field, "Secret", "v1", "secrets", str(name)) for name in inner)
         elif key == "imageSet":
-            yield Need(field, "SweImageSet", API_VERSION, "sweimagesets", str(inner))
+            yield NamedObject(field, "SweImageSet", API_VERSION, "sweimagesets", str(inner))
         elif key == "secretName":
-            yield Need(field, "Secret", "v1", "secrets", str(inner))
+            yield NamedObject(field, "Secret", "v1", "secrets", str(inner))
         elif key == "priorityClassName":
-            yield Need(field, "PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", str(inner), namespaced=False)
+            yield NamedObject(
+                field, "PriorityClass", "scheduling.k8s.io/v1", "priorityclasses", str(inner), namespaced=False
+            )
         elif key == "runtimeClassName":
-            yield Need(field, "RuntimeClass", "node.k8s.io/v1", "runtimeclasses", str(inner), namespaced=False)
+            yield NamedObject(field, "RuntimeClass", "node.k8s.io/v1", "runtimeclasses", str(inner), namespaced=False)
         elif key == "queueName":
-            yield Need(field, "LocalQueue", "kueue.x-k8s.io/v1beta1", "localqueues", str(inner))
+            yield NamedObject(field, "LocalQueue", "kueue.x-k8s.io/v1beta1", "localqueues", str(inner))
         else:
             yield from _objects(inner, field)
 

@@ -18,7 +18,7 @@ from swerl_plan import Machines
 from swerl_agent.registry import Availability, Credentials, RegistryClient, RegistryLimits, check_images
 
 from .faults import Fault, Level, file_faults, shown, value_at
-from .needs import Need, named_images, named_objects
+from .needs import NamedObject, named_images, named_objects
 
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU, by NVIDIA's feature discovery
 DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -159,7 +159,7 @@ async def _look_for_objects(found: Validation, client: KubeClient, namespace: st
             found.unchecked.append(f"{need.field} {need.name!r}: you may not read that {need.kind}")
 
 
-def _missing(need: Need, namespace: str, others: Sequence[str]) -> Fault:
+def _missing(need: NamedObject, namespace: str, others: Sequence[str]) -> Fault:
     where = f" in namespace {namespace}" if need.namespaced else ""
     remedy = REMEDIES[need.kind].format(others=", ".join(sorted(others)[:8]) or "none")
     return Fault(need.field, shown(need.name), f"no such {need.kind}{where}", remedy)

@@ -20,7 +20,7 @@ from yarl import URL
 from swerl_agent.episode import EndpointError, environment_proxy
 
 from .credentials import Credentials
-from .pace import Pace
+from .rate_limit import RateLimiter
 from .reference import DOCKER_HUB, ImageReference
 
 ACCEPT = ", ".join(
@@ -33,7 +33,7 @@ ACCEPT = ", ".join(
 )
 HOSTS = {DOCKER_HUB: "registry-1.docker.io"}  # where the API is, if not at the registry's name
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # reached by http, as container runtimes do
-AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+RETRIABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 TIMEOUT = aiohttp.ClientTimeout(total=30)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between tries, where the answer does not say how long
 LONGEST_WAIT = 6 * 3600.0  # what a registry may ask for; Docker Hub's limits are per six hours
@@ -67,7 +67,7 @@ class RegistryClient:
         self, http: aiohttp.ClientSession, credentials: Mapping[str, Credentials], limits: RegistryLimits
     ) -> None:
         self._http, self._credentials, self._limits = http, credentials, limits
-        self._paces: dict[str, Pace] = {}
+        self._rate_limiters: dict[str, RateLimiter] = {}
         self._proxies: dict[str, dict[str, Any]] = {}
         self._authorization: dict[tuple[str, str], str] = {}  # by registry and repository
         self.remaining: dict[str, int] = {}  # pulls that a registry still allows in its period, where it says so
@@ -113,8 +113,8 @@ class RegistryClient:
         """The first conclusive answer; raises RegistryUnavailable after the last try."""
         failure = ""
         for attempt in range(self._limits.retries + 1):
-            pace = self._paces.setdefault(url.authority, Pace(self._limits.per_minute))
-            await pace.turn()
+            limiter = self._rate_limiters.setdefault(url.authority, RateLimiter(self._limits.per_minute))
+            await limiter.acquire()
             pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
             try:
                 answer = await self._once(method, url, headers)
@@ -124,13 +124,13 @@ class RegistryClient:
                 continue
             except EndpointError as error:
                 raise RegistryUnavailable(str(error)) from error
-            if answer.status not in AGAIN:
+            if answer.status not in RETRIABLE_STATUSES:
                 return answer
             failure = f"{url.authority} answered {answer.status} to every try"
             retry_after = parse_retry_after(answer.headers.get("Retry-After", ""))
             if retry_after is None:
                 retry_after = LONGEST_PAUSE if answer.status == 429 else pause
-            pace.pause(min(retry_after, LONGEST_WAIT))
+            limiter.pause(min(retry_after, LONGEST_WAIT))
         raise RegistryUnavailable(failure)
 
     async def _once(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:

@@ -27,7 +27,7 @@ from swerl_kube import Conflict, KubeClient, KubeContext
 
 from . import folders
 from .group import CLAIM_TIMEOUT, SandboxGroup
-from .lease import LeaseKeeper, process_identity, wait_until_abandoned
+from .lease import LeaseKeeper, process_identity, wait_until_expired
 from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
@@ -256,7 +256,7 @@ class Claim:
             except Conflict:
                 if not self._may_exist or time.monotonic() > deadline:
                     raise
-            await wait_until_abandoned(client, namespace, self._name)
+            await wait_until_expired(client, namespace, self._name)
             found = await SandboxGroup.adopt(
                 client, name=self._name, spec=self._spec, labels=self._labels, namespace=namespace
             )

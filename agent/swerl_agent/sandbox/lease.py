@@ -58,7 +58,7 @@ class LeaseHeld(SandboxError):
     code = "lease_held"
 
 
-async def wait_until_abandoned(
+async def wait_until_expired(
     client: KubeClient, namespace: str, name: str, interval: float = LEASE_RENEW_SECONDS
 ) -> None:
     """Return when the Lease does not exist, or was not renewed for one and a half times `interval` (seconds).

@@ -7,13 +7,13 @@ from .access import ServerAccess
 from .answer_store import AnswerStore
 from .app import AgentServer
 from .request import InvalidRequest, RequestDefaults, RunRequest, read_request
-from .runner import GoldenRunner, ModelRunner, RequestRunner
+from .runner import GoldPatchRunner, ModelRunner, RequestRunner
 from .serving import serve
 
 __all__ = [
     "AgentServer",
     "AnswerStore",
-    "GoldenRunner",
+    "GoldPatchRunner",
     "InvalidRequest",
     "ModelRunner",
     "RequestDefaults",

@@ -15,7 +15,7 @@ from swerl_agent.episode import Episode, GradedEpisode, agent_metrics
 from swerl_agent.grading.predictions import instance_report
 
 from .request import RunRequest
-from .runner import GOLDEN
+from .runner import GOLD_PATCH
 
 Json = dict[str, Any]
 PROMPT = 2  # messages before the first answer: system, user
@@ -23,7 +23,7 @@ PROMPT = 2  # messages before the first answer: system, user
 # ones; whatever else they read drops the whole group. Those that no answer is made of are not here.
 EXIT_STATUSES = {
     "submitted": "Submitted",
-    GOLDEN: "Submitted",
+    GOLD_PATCH: "Submitted",
     "max_steps": "LimitsExceeded",
     "episode_timeout": "LimitsExceeded",
     "context_overflow": "RolloutTruncated",

@@ -76,7 +76,7 @@ class _SamplingParams(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_changes_nothing(cls, values: Any) -> Any:
+    def _without_neutral_values(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
         return {

@@ -29,7 +29,7 @@ from swerl_agent.grading import Grader
 from .request import InvalidRequest, RunRequest, Sampling
 
 GROUP = "server"  # one for all: requests for a task share its prefix in one engine
-GOLDEN = "golden"  # exit status and source of a patch that is the reference fix
+GOLD_PATCH = "golden"  # exit status and source of a patch that is the reference fix
 
 
 class RequestRunner(Protocol):
@@ -98,7 +98,7 @@ class ModelRunner:
         self._known.add(engine)
 
 
-class GoldenRunner:
+class GoldPatchRunner:
     """The reference fix in the place of the model."""
 
     def __init__(self, grader: Grader) -> None:
@@ -109,7 +109,13 @@ class GoldenRunner:
         task = request.task
         patch = task.ground_truth.patch
         episode = Episode(
-            task.instance_id, GROUP, 0, patch=patch, patch_source=GOLDEN, exit_status=GOLDEN, agent_name=GOLDEN
+            task.instance_id,
+            GROUP,
+            0,
+            patch=patch,
+            patch_source=GOLD_PATCH,
+            exit_status=GOLD_PATCH,
+            agent_name=GOLD_PATCH,
         )
         return GradedEpisode(episode, await self._grader.grade(task, patch))
 

@@ -26,7 +26,7 @@ class ServedModel:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ServedEvaluation:
     """The SweEval `name`; `served` is None as long as its SweRLJob or the checkpoint is missing."""
 
     namespace: str

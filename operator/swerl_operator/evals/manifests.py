@@ -48,7 +48,7 @@ from ..ray.volumes import (
     shared_memory_volumes,
     source_volumes,
 )
-from .evaluation import Evaluation, ServedModel
+from .evaluation import ServedEvaluation, ServedModel
 
 FILE = f"{JOB_FILE_DIRECTORY}/{EVALUATION_FILE}"
 SHARD_COMMAND = ["python", "-m", "swerl_agent.cli", "eval", "job", "--config", FILE]
@@ -59,7 +59,7 @@ UNKNOWN_MODEL = "nothing starts before the model is known"
 MERGE_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"})
 
 
-def config_map(evaluation: Evaluation) -> Json:
+def config_map(evaluation: ServedEvaluation) -> Json:
     """ConfigMap with evaluation.json: the input of its processes, defaults included."""
     content = evaluation.file().model_dump(mode="json", by_alias=True, exclude_none=True)
     return {
@@ -70,7 +70,7 @@ def config_map(evaluation: Evaluation) -> Json:
     }
 
 
-def evaluation_preflight(evaluation: Evaluation) -> Json:
+def evaluation_preflight(evaluation: ServedEvaluation) -> Json:
     """The Pod that checks both images, every source and the API key's Secret."""
     served, rollout = evaluation.served, evaluation.spec.rollout
     assert served is not None, UNKNOWN_MODEL
@@ -82,7 +82,7 @@ def evaluation_preflight(evaluation: Evaluation) -> Json:
     )
 
 
-def engines_plan(evaluation: Evaluation) -> RayClusterPlan:
+def engines_plan(evaluation: ServedEvaluation) -> RayClusterPlan:
     """The engines' RayCluster: a head with the router, and one Pod per engine."""
     rollout, served = evaluation.spec.rollout, evaluation.served
     assert rollout is not None and served is not None, UNKNOWN_MODEL
@@ -107,13 +107,13 @@ def engines_plan(evaluation: Evaluation) -> RayClusterPlan:
     return RayClusterPlan(metadata, evaluation.labels(), evaluation.account, rollout, "rollout", [head, engines])
 
 
-def serving_submission(evaluation: Evaluation, failures: int) -> Submission:
+def serving_submission(evaluation: ServedEvaluation, failures: int) -> Submission:
     """The process that runs the engines, after they were lost `failures` times."""
     metadata = {"evaluation": evaluation.name, "namespace": evaluation.namespace}
     return Submission(submission_id(evaluation.uid, failures), SERVING_COMMAND, metadata)
 
 
-def shards_job(evaluation: Evaluation, secret: str | None = None) -> Json:
+def shards_job(evaluation: ServedEvaluation, secret: str | None = None) -> Json:
     """The Indexed Job: each index runs its shard of the samples. `secret`: with the key of the evaluation's engines."""
     spec = evaluation.spec
     shard = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
@@ -132,7 +132,7 @@ def shards_job(evaluation: Evaluation, secret: str | None = None) -> Json:
     return body
 
 
-def merge_job(evaluation: Evaluation) -> Json:
+def merge_job(evaluation: ServedEvaluation) -> Json:
     """The Job that merges the results of all shards."""
     body = _job(
         evaluation, evaluation.merge_name, ROLE_MERGE, ["--merge"], MERGE_RESOURCES, _common_volumes(evaluation)
@@ -142,7 +142,12 @@ def merge_job(evaluation: Evaluation) -> Json:
 
 
 def _job(
-    evaluation: Evaluation, name: str, role: str, arguments: list[str], resources: Resources, volumes: list[PodVolumes]
+    evaluation: ServedEvaluation,
+    name: str,
+    role: str,
+    arguments: list[str],
+    resources: Resources,
+    volumes: list[PodVolumes],
 ) -> Json:
     merged, spec = merge_volumes(volumes), evaluation.spec
     container = {
@@ -183,20 +188,20 @@ def _job(
     }
 
 
-def _user(evaluation: Evaluation) -> int:
+def _user(evaluation: ServedEvaluation) -> int:
     """User of shards and merge, which share files."""
     volumes = merge_volumes(_shard_volumes(evaluation)).volumes
     return containers_user(evaluation.spec, volumes)
 
 
-def _common_volumes(evaluation: Evaluation) -> list[PodVolumes]:
+def _common_volumes(evaluation: ServedEvaluation) -> list[PodVolumes]:
     return [
         config_map_volumes("evaluation", JOB_FILE_DIRECTORY, evaluation.config_name),
         output_volumes(OUTPUT_PATH, evaluation.spec.output.volume),
     ]
 
 
-def _shard_volumes(evaluation: Evaluation) -> list[PodVolumes]:
+def _shard_volumes(evaluation: ServedEvaluation) -> list[PodVolumes]:
     spec, served = evaluation.spec, evaluation.served
     assert served is not None, UNKNOWN_MODEL
     volumes = [

@@ -37,7 +37,7 @@ from ..ray.jobs import UNREACHABLE, DriverState, RayHead, RayJobs, UnreachableTi
 from ..ray.pods import head_address
 from ..status_builder import is_finished
 from . import manifests
-from .evaluation import Evaluation
+from .evaluation import ServedEvaluation
 from .prerequisites import missing_prerequisites
 from .progress import belongs_to, is_over, read_progress
 
@@ -86,7 +86,9 @@ class EvalObserver:
         self._settings = settings
         self._unreachable = UnreachableTimer()
 
-    async def observe(self, evaluation: Evaluation, status: SweEvalStatus, problems: list[Problem]) -> EvalObservation:
+    async def observe(
+        self, evaluation: ServedEvaluation, status: SweEvalStatus, problems: list[Problem]
+    ) -> EvalObservation:
         """The state now; `problems` are known already. It reads only what the decision needs in this phase."""
         now = datetime.now(UTC)
         if is_finished(status) or evaluation.spec.suspend:
@@ -122,7 +124,7 @@ class EvalObserver:
         return refusal_problem(f"Job {name}", message) if message else None
 
     async def _observe_start(
-        self, evaluation: Evaluation, observed: EvalObservation, problems: list[Problem]
+        self, evaluation: ServedEvaluation, observed: EvalObservation, problems: list[Problem]
     ) -> EvalObservation:
         """What must be good before anything is created."""
         missing = await missing_prerequisites(self._api, evaluation, self._settings)
@@ -137,7 +139,7 @@ class EvalObserver:
             checkpoint=evaluation.checkpoint,
         )
 
-    async def _capacity_problem(self, evaluation: Evaluation) -> Problem | None:
+    async def _capacity_problem(self, evaluation: ServedEvaluation) -> Problem | None:
         """Why the nodes, even when empty, could not hold the engines, a sandbox or a grading."""
         spec, check = evaluation.spec, self._settings.capacity_check
         if check == "off":
@@ -148,11 +150,11 @@ class EvalObserver:
             found += filter(None, [cluster_capacity_problem(manifests.engines_plan(evaluation), nodes)])
         return apply_capacity_check(check, found, nodes)
 
-    async def _preflight(self, evaluation: Evaluation) -> Preflight | None:
+    async def _preflight(self, evaluation: ServedEvaluation) -> Preflight | None:
         pod = await self._find_own(evaluation, "v1", "pods", evaluation.preflight_name)
         return read_preflight(pod, manifests.evaluation_preflight(evaluation)) if pod is not None else None
 
-    async def _name_conflicts(self, evaluation: Evaluation) -> tuple[int, list[Problem]]:
+    async def _name_conflicts(self, evaluation: ServedEvaluation) -> tuple[int, list[Problem]]:
         """How many objects are of an earlier evaluation of this name, and problems with objects of other owners."""
         resources = [
             ("batch/v1", "jobs", evaluation.shards_name),
@@ -168,14 +170,16 @@ class EvalObserver:
         foreign = [body for body in others if not evaluation.is_of_earlier(body)]
         return len(others) - len(foreign), [_foreign_problem(evaluation, body) for body in foreign]
 
-    async def _progress(self, evaluation: Evaluation) -> tuple[list[EvalProgress], EvalProgress | None]:
+    async def _progress(self, evaluation: ServedEvaluation) -> tuple[list[EvalProgress], EvalProgress | None]:
         """The progress of each shard, and of the merge."""
         maps = await self._api.list("v1", "configmaps", evaluation.namespace, labels=evaluation.selector)
         found = {body["metadata"]["name"]: read_progress(body) for body in maps if evaluation.owns(body)}
         merged = found.pop(progress_name(evaluation.name, ROLE_MERGE), None)
         return [progress for progress in found.values() if progress is not None], merged
 
-    async def _engines(self, evaluation: Evaluation, status: SweEvalStatus, pods: Sequence[Json]) -> ObservedEngines:
+    async def _engines(
+        self, evaluation: ServedEvaluation, status: SweEvalStatus, pods: Sequence[Json]
+    ) -> ObservedEngines:
         submission = submission_id(evaluation.uid, status.failures or 0)
         ray_pods = [pod for pod in pods if _is_ray_pod(pod)]
         cluster = await self._find_own(evaluation, RAY_API, "rayclusters", evaluation.cluster_name)
@@ -189,11 +193,11 @@ class EvalObserver:
         unreachable = self._unreachable.seconds(submission, answers=driver.phase != "unreachable")
         return ObservedEngines(submission, cluster, ray_pods, driver, serving, unreachable)
 
-    async def _find_own(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Json | None:
+    async def _find_own(self, evaluation: ServedEvaluation, api_version: str, resource: str, name: str) -> Json | None:
         return await find_owned(self._api, api_version, resource, evaluation.namespace, name, evaluation.uid)
 
 
-def _foreign_problem(evaluation: Evaluation, body: Json) -> Problem:
+def _foreign_problem(evaluation: ServedEvaluation, body: Json) -> Problem:
     text = foreign_message(body["kind"], evaluation.namespace, body["metadata"]["name"], "SweEval")
     return Problem(EvalReason.FOREIGN_OBJECT, text)
 

@@ -26,7 +26,7 @@ from ..context import Settings
 from ..problem import Problem
 from ..ray.cluster import RayClusterPlan
 from ..status_builder import invalid_spec_message
-from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
+from .evaluation import ServedEvaluation, ServedModel, checkpoint_path, served_model, trained_model
 from .manifests import engines_plan
 
 
@@ -42,7 +42,7 @@ async def find_model(
     return _trained_model(namespace, spec.model.job, body, checkpoint)
 
 
-async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, settings: Settings) -> list[Problem]:
+async def missing_prerequisites(api: KubeClient, evaluation: ServedEvaluation, settings: Settings) -> list[Problem]:
     """Problems that keep the evaluation from starting, besides a missing model."""
     problems = await missing_kuberay(api) if evaluation.starts_engines else []
     problems += host_path_problems(settings.host_path_volumes, _volumes(evaluation))
@@ -53,7 +53,7 @@ async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, setting
     return problems
 
 
-def _plan(evaluation: Evaluation) -> RayClusterPlan | None:
+def _plan(evaluation: ServedEvaluation) -> RayClusterPlan | None:
     """The engines' Ray cluster, if the evaluation has one and its model is known."""
     return engines_plan(evaluation) if evaluation.starts_engines and evaluation.served is not None else None
 
@@ -81,14 +81,14 @@ def _trained_model(
         )
 
 
-def _volumes(evaluation: Evaluation) -> Iterator[tuple[str, OutputVolume]]:
+def _volumes(evaluation: ServedEvaluation) -> Iterator[tuple[str, OutputVolume]]:
     """Output volumes, each with the field that names it."""
     if evaluation.served is not None and evaluation.served.volume is not None:
         yield "model.job (its checkpoint.volume)", evaluation.served.volume
     yield "output.volume", evaluation.spec.output.volume
 
 
-def _references(evaluation: Evaluation) -> Iterator[Reference]:
+def _references(evaluation: ServedEvaluation) -> Iterator[Reference]:
     """Namespaced objects the spec names."""
     spec, served = evaluation.spec, evaluation.served
     if served is not None:

@@ -24,7 +24,7 @@ from ..status_builder import invalid_spec_message, write_status
 from ..workqueue import ObjectKey
 from .actions import EvalActions
 from .decide import EvalDecision, decide
-from .evaluation import Evaluation
+from .evaluation import ServedEvaluation
 from .events import post_event
 from .observe import EvalObserver
 from .prerequisites import find_model
@@ -61,7 +61,7 @@ class EvalReconciler:
         found = await find_model(self._api, metadata["namespace"], spec, status.checkpoint)
         problems = [found] if isinstance(found, Problem) else []
         served = None if isinstance(found, Problem) else found
-        evaluation = Evaluation(metadata["namespace"], metadata["name"], metadata["uid"], spec, served)
+        evaluation = ServedEvaluation(metadata["namespace"], metadata["name"], metadata["uid"], spec, served)
         observed = await self._observer.observe(evaluation, status, problems)
         decision = decide(spec, status, generation, observed)
         try:

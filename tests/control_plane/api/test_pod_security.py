@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.jobs.output import reader_pod
 from swerl_api import SweEvalSpec, SweRLJobSpec
 from swerl_operator.evals import manifests
-from swerl_operator.evals.evaluation import Evaluation, served_model
+from swerl_operator.evals.evaluation import ServedEvaluation, served_model
 from swerl_operator.jobs.attempt import Attempt
 from swerl_operator.jobs.manifests import attempt_preflight, cluster_plan
 from swerl_operator.ray.cluster import ray_cluster
@@ -75,9 +75,9 @@ def attempt_of(**changes: Any) -> Attempt:
     return Attempt("ns", "demo", "uid-1", 1, SweRLJobSpec.model_validate(JOB | changes))
 
 
-def evaluation_of() -> Evaluation:
+def evaluation_of() -> ServedEvaluation:
     spec = SweEvalSpec.model_validate(EVALUATION)
-    return Evaluation("ns", "nightly", "uid-1", spec, served_model(spec))
+    return ServedEvaluation("ns", "nightly", "uid-1", spec, served_model(spec))
 
 
 def job_pods(**changes: Any) -> Json:

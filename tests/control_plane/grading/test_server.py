@@ -20,7 +20,7 @@ from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.server import (
     AgentServer,
     AnswerStore,
-    GoldenRunner,
+    GoldPatchRunner,
     ModelRunner,
     RequestDefaults,
     RequestRunner,
@@ -100,7 +100,7 @@ def started(
             async with owning_lease(namespace, JOB, kubeconfig=kubeconfig) as lease:
                 samples = SampleRunner(client, namespace, grader, lease, job=JOB, sandbox=SMALL)
                 model_runner = ModelRunner(samples, http, tokenizer, Prompts.default(), spec, retry_policy=QUICK)
-                runner: RequestRunner = GoldenRunner(grader) if golden else model_runner
+                runner: RequestRunner = GoldPatchRunner(grader) if golden else model_runner
                 server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
                 serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, on_listening=url.set_result)
                 running = asyncio.create_task(serving)

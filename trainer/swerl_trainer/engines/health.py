@@ -15,7 +15,7 @@ CONSECUTIVE = 2  # faults of the same kind in a row, until an engine is dead or 
 SLOW_SECONDS = 5.0  # answers within this time are never slow
 SLOW_FACTOR = 5.0  # times the median of the other engines
 
-Health = Literal["well", "slow", "dead"]
+Health = Literal["healthy", "slow", "dead"]
 
 
 class EngineHealth:
@@ -23,7 +23,7 @@ class EngineHealth:
 
     def __init__(self, *, slow_seconds: float = SLOW_SECONDS) -> None:
         self._slow_seconds = slow_seconds
-        self._silent: Counter[int] = Counter()  # probes in a row without an answer
+        self._unanswered: Counter[int] = Counter()  # probes in a row without an answer
         self._late: Counter[int] = Counter()  # answers in a row that were late
 
     def judge(self, answers: Mapping[int, float | None]) -> dict[int, Health]:
@@ -32,17 +32,17 @@ class EngineHealth:
         times = {number: seconds for number, seconds in answers.items() if seconds is not None}
         for number, seconds in answers.items():
             others = [time for other, time in times.items() if other != number]
-            self._silent[number] = self._silent[number] + 1 if seconds is None else 0
+            self._unanswered[number] = self._unanswered[number] + 1 if seconds is None else 0
             late = seconds is not None and self._is_late(seconds, others)
             self._late[number] = self._late[number] + 1 if late else 0
-            found[number] = "dead" if self._silent[number] >= CONSECUTIVE else "well"
+            found[number] = "dead" if self._unanswered[number] >= CONSECUTIVE else "healthy"
         for number in self._slowest(times, limit=len(answers) // 2):
             found[number] = "slow"
         return found
 
     def forget(self, number: int) -> None:
         """Start again for an engine that was replaced."""
-        del self._silent[number], self._late[number]
+        del self._unanswered[number], self._late[number]
 
     def _slowest(self, times: Mapping[int, float], limit: int) -> Iterable[int]:
         slow = [number for number in times if self._late[number] >= CONSECUTIVE]

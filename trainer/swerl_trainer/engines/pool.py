@@ -292,7 +292,7 @@ class EnginePool:
             self._serving.clear()
         if all(other.number in self.slow for other in self._slots if other.client is not None):
             for other in self._slots:
-                await self._route_around(other, "well")
+                await self._route_around(other, "healthy")
         try:
             await self.router.remove(client.url)
         except (EngineCallError, aiohttp.ClientError):

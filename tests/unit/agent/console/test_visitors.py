@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from swerl_agent.console import ConsoleAccess, Gate, KubernetesToken, ProxyHeader, Reviews
+from swerl_agent.console import Authenticator, ConsoleAccess, KubernetesToken, ProxyHeader, Reviews
 from swerl_agent.console.access import own_path
 from swerl_kube import ClusterConfig, Credentials, KubeClient
 
@@ -46,7 +46,7 @@ class ReviewServer:
 
 
 class Reviewed:
-    """A console behind a gate, and the server that its gate asks."""
+    """A console behind an authenticator, and the server that its authenticator asks."""
 
     def __init__(self, console: Console, server: ReviewServer, path: str) -> None:
         self.client, self.server, self.path = console.client, server, path
@@ -69,7 +69,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 async def reviewed(
-    open_console: OpenConsole, stack: AsyncExitStack, tmp_path: Path, gate: Callable[[Reviews], Gate]
+    open_console: OpenConsole, stack: AsyncExitStack, tmp_path: Path, authenticator: Callable[[Reviews], Authenticator]
 ) -> Reviewed:
     """A console of one rollout, with the ground truth of its task."""
     server, application = ReviewServer(), web.Application()
@@ -79,7 +79,7 @@ async def reviewed(
     client = await stack.enter_async_context(KubeClient(config))
     folder = write_rollout(tmp_path / "folder" / "demo", episode(TASK), RESOLVED, 1)
     tasks = jsonl(tmp_path / "t.jsonl", swebench(TASK))
-    access = ConsoleAccess("0.0.0.0", gate(Reviews(client, "runs")))
+    access = ConsoleAccess("0.0.0.0", authenticator(Reviews(client, "runs")))
     console = await open_console(access, gold=tasks)
     return Reviewed(console, server, console.path(folder))
 

@@ -23,7 +23,7 @@ def test_records_are_read_back(tmp_path: Path) -> None:
         SampleRecords(tmp_path).add(record)
     reopened = SampleRecords(tmp_path)
     assert reopened.all == [GOOD, BAD, LOST]
-    assert [reopened.settled(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
+    assert [reopened.has_valid_record(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
 
 
 def test_last_record_of_a_sample_counts(tmp_path: Path) -> None:
@@ -175,21 +175,21 @@ def test_killed_redo_resumes_and_repeats_no_sample(tmp_path: Path) -> None:
     sample_ids = {GOOD.sample_id, BAD.sample_id}
     first_redo = Redo(tmp_path)
     first_redo.choose(records, sample_ids, "all")
-    assert not records.settled(GOOD.sample_id) and not records.settled(BAD.sample_id)
+    assert not records.has_valid_record(GOOD.sample_id) and not records.has_valid_record(BAD.sample_id)
     records.add(replace(GOOD, resolved=False))
     first_redo.done(records)  # the process ends here, with one of the two made again
 
     reopened = SampleRecords(tmp_path)
     first_redo = Redo(tmp_path)
     first_redo.choose(reopened, sample_ids, "all")  # the same command
-    assert reopened.settled(GOOD.sample_id) and not reopened.settled(BAD.sample_id)
+    assert reopened.has_valid_record(GOOD.sample_id) and not reopened.has_valid_record(BAD.sample_id)
     reopened.add(BAD)
     first_redo.done(reopened)
     assert not list(tmp_path.glob("redo*"))
 
     last = SampleRecords(tmp_path)
     Redo(tmp_path).choose(last, sample_ids, "unresolved")
-    assert not last.settled(GOOD.sample_id), "once it is through, a redo may be asked for again"
+    assert not last.has_valid_record(GOOD.sample_id), "once it is through, a redo may be asked for again"
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ def test_redo_selects_by_result_among_the_selected_tasks(
     for record in (BAD, GOOD, other_record):
         records.add(record)
     Redo(tmp_path).choose(records, {BAD.sample_id, GOOD.sample_id}, mode)
-    assert [records.settled(record.sample_id) for record in (BAD, GOOD)] == remaining
-    assert records.settled(other_record.sample_id), "it is not among the tasks of this run"
+    assert [records.has_valid_record(record.sample_id) for record in (BAD, GOOD)] == remaining
+    assert records.has_valid_record(other_record.sample_id), "it is not among the tasks of this run"

@@ -14,11 +14,11 @@ from swerl_agent.grading.alterations import (
     Edit,
     Names,
     TestSource,
+    append_failing_statement,
     copied_test,
     copy_names,
     edited,
     failing,
-    failing_end,
     failing_example,
 )
 from swerl_agent.grading.checked_values import checked_values
@@ -86,7 +86,7 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
     edits: list[Edit] = []
     for names in all_tests(source):
         _, node = source.functions[names]
-        edits += failing_end(source, node, failing(form, node, CHANCE))
+        edits += append_failing_statement(source, node, failing(form, node, CHANCE))
     found = outcomes(tmp_path, edited(SOURCE, edits))
     assert set(found.values()) == {"FAILED"}
     assert len(found) == len(outcomes(tmp_path, SOURCE)) == 9

@@ -17,7 +17,7 @@ from swerl_agent.registry import (
     RegistryLimits,
     check_images,
 )
-from swerl_agent.registry.pace import Pace
+from swerl_agent.registry.rate_limit import RateLimiter
 
 from tests.ports import free_port
 
@@ -122,12 +122,12 @@ async def test_images_of_a_registry_that_fails_are_undecided_and_never_missing()
     assert len(registry.requests) == 3
 
 
-async def test_no_minute_has_more_turns_than_allowed() -> None:
-    pace, turns = Pace(3, period=0.5), list[float]()
+async def test_no_minute_has_more_requests_than_allowed() -> None:
+    limiter, sent = RateLimiter(3, period=0.5), list[float]()
 
-    async def take_turn() -> None:
-        await pace.turn()
-        turns.append(time.monotonic())
+    async def send() -> None:
+        await limiter.acquire()
+        sent.append(time.monotonic())
 
-    await asyncio.gather(*(take_turn() for _ in range(8)))
-    assert all(later - earlier >= 0.49 for earlier, later in zip(turns, turns[3:], strict=False))
+    await asyncio.gather(*(send() for _ in range(8)))
+    assert all(later - earlier >= 0.49 for earlier, later in zip(sent, sent[3:], strict=False))

@@ -15,7 +15,7 @@ import swerl_agent
 from swerl_agent.episode import PROTOCOLS, BuiltinAgent, Episode, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
 from swerl_agent.server import RequestDefaults, RunRequest, read_request
 from swerl_agent.server.answer import EXIT_STATUSES, answer, output_items, response
-from swerl_agent.server.runner import GOLDEN
+from swerl_agent.server.runner import GOLD_PATCH
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
@@ -128,7 +128,7 @@ def test_reference_fix_is_answered_without_a_conversation(request_: RunRequest) 
 
 def test_every_answered_exit_status_is_one_the_format_defines() -> None:
     answered = exit_statuses() - {"prompt_failed", "infrastructure_error", "cancelled", "error"}
-    assert set(EXIT_STATUSES) == answered | {GOLDEN}
+    assert set(EXIT_STATUSES) == answered | {GOLD_PATCH}
     assert set(EXIT_STATUSES.values()) <= {"Submitted", "LimitsExceeded", "RolloutTruncated", "CollapseContinued"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from swerl_agent.episode import Agent, BuiltinAgent, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.server import GoldenRunner, InvalidRequest, ModelRunner, RequestDefaults, RunRequest, read_request
+from swerl_agent.server import GoldPatchRunner, InvalidRequest, ModelRunner, RequestDefaults, RunRequest, read_request
 from swerl_agent.server.answer import answer
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec, SandboxSpec
@@ -108,6 +108,6 @@ async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
 
 async def test_reference_fix_is_graded_in_the_models_place() -> None:
     recorder, request = RecordingRunner(), read()
-    attempt = await GoldenRunner(cast(Grader, recorder)).run(request)
+    attempt = await GoldPatchRunner(cast(Grader, recorder)).run(request)
     assert recorder.patches == [request.task.ground_truth.patch]
     assert attempt.resolved and attempt.episode.exit_status == "golden" and not attempt.episode.messages

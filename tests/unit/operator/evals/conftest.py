@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from swerl_api import SweEvalSpec, SweRLJobSpec
-from swerl_operator.evals.evaluation import Evaluation, served_model, trained_model
+from swerl_operator.evals.evaluation import ServedEvaluation, served_model, trained_model
 
 Spec = dict[str, Any]
-MakeEvaluation = Callable[..., Evaluation]
+MakeEvaluation = Callable[..., ServedEvaluation]
 
 JOB_SPEC: Spec = {
     "model": {"source": {"image": {"reference": "data:1", "path": "/data/model"}}, "dtype": "float32"},
@@ -41,9 +41,9 @@ def engine_spec(spec: Spec) -> Spec:
 
 @pytest.fixture
 def make_evaluation() -> MakeEvaluation:
-    def make(spec: Spec, **changes: Any) -> Evaluation:
+    def make(spec: Spec, **changes: Any) -> ServedEvaluation:
         read = SweEvalSpec.model_validate(spec | changes)
         trained = trained_model(SweRLJobSpec.model_validate(JOB_SPEC), CHECKPOINT)
-        return Evaluation("ns", "nightly", "uid-1", read, served_model(read) or trained)
+        return ServedEvaluation("ns", "nightly", "uid-1", read, served_model(read) or trained)
 
     return make

@@ -7,7 +7,7 @@ from typing import Any
 from swerl_api import EvaluationFile, SweEvalSpec, SweRLJobSpec
 from swerl_operator.checks.capacity import cluster_capacity_problem
 from swerl_operator.evals import manifests
-from swerl_operator.evals.evaluation import Evaluation, trained_model
+from swerl_operator.evals.evaluation import ServedEvaluation, trained_model
 from swerl_operator.ray.cluster import ray_cluster
 
 from .conftest import CHECKPOINT, JOB_SPEC, MakeEvaluation, Spec
@@ -89,7 +89,7 @@ def test_model_downloaded_by_its_job_is_mounted_from_the_jobs_volume(engine_spec
     source = {"huggingFace": {"id": "Qwen/Qwen3-4B"}}
     job = SweRLJobSpec.model_validate(JOB_SPEC | {"model": {"source": source}})
     spec = SweEvalSpec.model_validate(engine_spec)
-    evaluation = Evaluation("ns", "nightly", "uid-1", spec, trained_model(job, CHECKPOINT))
+    evaluation = ServedEvaluation("ns", "nightly", "uid-1", spec, trained_model(job, CHECKPOINT))
     head = ray_cluster(manifests.engines_plan(evaluation))["spec"]["headGroupSpec"]["template"]["spec"]
     for pod in (_pod(manifests.shards_job(evaluation)), head):
         mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 logger = logging.getLogger(__name__)
 
-SILENCE = 5.0  # seconds without any answer before the log says so
+UNANSWERED_SECONDS = 5.0  # seconds without any answer before the log says so
 
 
-class SilenceNotice:
+class UnansweredNotice:
     """Of one client. Clients of one server share the line: it comes again only after an answer."""
 
     _reported: ClassVar[set[str]] = set()
 
-    def __init__(self, server: str, seconds: float = SILENCE) -> None:
+    def __init__(self, server: str, seconds: float = UNANSWERED_SECONDS) -> None:
         self._server, self._seconds = server, seconds
         self._timer: asyncio.TimerHandle | None = None
 

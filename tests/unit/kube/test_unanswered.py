@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from swerl_kube import ClientOptions, ClusterConfig, Credentials, KubeClient, Unreachable, silence
+from swerl_kube import ClientOptions, ClusterConfig, Credentials, KubeClient, Unreachable, unanswered
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def silent_server() -> AsyncIterator[str]:
 async def test_silent_server_is_one_line_for_all_its_clients(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(silence.SilenceNotice.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(unanswered.UnansweredNotice.__init__, "__defaults__", (0.2,))
     options = ClientOptions(call_timeout=0.5, read_attempts=2)
 
     async def ask(server: str) -> None:
@@ -39,7 +39,7 @@ async def test_silent_server_is_one_line_for_all_its_clients(
 
 
 async def test_answer_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
-    notice = silence.SilenceNotice("https://quick:6443", 0.1)
+    notice = unanswered.UnansweredNotice("https://quick:6443", 0.1)
     notice.request_sent("GET /version")
     notice.answered()
     await asyncio.sleep(0.3)
