@@ -76,6 +76,12 @@ def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
     assert (figures["agent/suspicion/network"], figures["agent/suspicion/git-all"]) == (2, 1)
 
 
+def test_sandboxes_that_commands_destroyed_are_counted_by_code() -> None:
+    destroyed = replace(rollout(), exit_status="sandbox_destroyed", error_code="oom_killed")
+    figures = rollout_metrics([destroyed, destroyed, rollout()])
+    assert (figures["agent/sandbox_destroyed/oom_killed"], figures["sandbox/infra_failed_rate"]) == (2, 0)
+
+
 def test_engine_request_metadata_is_read() -> None:
     usage = {"requests": 4.0, "prompt_tokens": 100.0, "cached_tokens": 75.0, "completion_tokens": 30.0, "latency": 8.0}
     figures = rollout_metrics([replace(rollout(), usage=usage), rollout()])

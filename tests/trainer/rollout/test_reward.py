@@ -49,6 +49,12 @@ def test_infrastructure_failure_gives_no_reward() -> None:
     assert [rollout.error_code for rollout in (graded, lost)] == ["eval_infra_error", "pod_gone"]
 
 
+def test_sandbox_that_commands_destroyed_is_unresolved_and_keeps_its_code() -> None:
+    episode = Episode("t", "g", 0, exit_status="sandbox_destroyed", error_code="oom_killed")
+    rollout = rollout_of(episode, None, {}, AlgorithmSpec())
+    assert (rollout.valid, rollout.reward, rollout.error_code) == (True, -1.0, "oom_killed")
+
+
 def test_mean_of_the_scores_is_added_to_the_outcome() -> None:
     scores = {0: StepScore(0, 1 / 3), 1: StepScore(1, None, error="down")}
     rollout = rollout_of(Episode("t", "g", 0, exit_status="max_steps"), None, {}, AlgorithmSpec(), scores=scores)

@@ -23,7 +23,7 @@ STEP_METRICS: dict[str, str] = {
     " weight_mismatches",
     "judge": "step_score_mean unscored_rate",
     "agent": "turns_mean turns_sum tool_calls_mean tool_calls_sum format_error_rate context_omitted_turns_mean"
-    " exit_status/<status> patch_source/<source> suspicion/<rule> model_query_time_sum_mean"
+    " exit_status/<status> sandbox_destroyed/<code> patch_source/<source> suspicion/<rule> model_query_time_sum_mean"
     " env_execution_time_sum_mean eval_time_mean agent_run_time_mean overhead_time_mean total_time_mean total_time_max"
     " total_time_min time_per_turn model_query_time_avg env_execution_time_avg model_time_ratio env_time_ratio"
     " eval_time_ratio",

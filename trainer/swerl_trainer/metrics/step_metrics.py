@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, median
 
-from swerl_agent.episode import time_metrics
+from swerl_agent.episode import SANDBOX_DESTROYED, time_metrics
 from swerl_trainer.rollout.group import Rollout, StepGroups, UnusedPrefetch
 from swerl_trainer.rollout.staleness import staleness
 
@@ -192,6 +192,8 @@ def _agent(valid: Sequence[Rollout]) -> Metrics:
 def _endings(rollouts: Sequence[Rollout]) -> Metrics:
     """How episodes ended, those that infrastructure ended included."""
     endings = Counter(f"agent/exit_status/{rollout.exit_status or 'none'}" for rollout in rollouts)
+    destroyed = (r.error_code for r in rollouts if r.valid and r.exit_status == SANDBOX_DESTROYED)
+    endings.update(f"agent/sandbox_destroyed/{code}" for code in destroyed)
     return {name: float(count) for name, count in endings.items()}
 
 

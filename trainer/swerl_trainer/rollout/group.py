@@ -41,7 +41,7 @@ class Rollout:
     exit_status: str = ""
     patch_source: str = ""
     error: str = ""
-    error_code: str = ""
+    error_code: str = ""  # of what ended it: infrastructure, or its own commands with exit status sandbox_destroyed
     cached: bool = False  # the verdict came from the cache
     uncontrasted: bool = False  # resolved by a task whose tests have no alteration that could confirm it
     segments: Sequence[TokenSegment] = ()  # one per context; a new one where turns were left out

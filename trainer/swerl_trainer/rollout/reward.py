@@ -68,7 +68,7 @@ def rollout_of(
         exit_status=episode.exit_status,
         patch_source=episode.patch_source or "",
         error=episode.error or (verdict.detail if verdict and infrastructure else ""),
-        error_code=_error_code(episode) if infrastructure else "",
+        error_code=_error_code(episode) if infrastructure else episode.error_code,
         cached=bool(verdict and verdict.cached),
         uncontrasted=resolved and verdict is not None and verdict.report.get("contrast") == "unavailable",
         segments=episode.segments,
