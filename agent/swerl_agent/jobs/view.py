@@ -1,4 +1,4 @@
-"""The live view of a SweRLJob: progress, curves of the steps so far, sandboxes by state, warnings.
+"""The live view of a SweRLJob: progress, curves of the steps since it began, sandboxes by state, warnings.
 
 Guarantees: pure but for the clock; a redraw of a job with 1,000 sandboxes takes less than 50 ms of CPU.
 """
