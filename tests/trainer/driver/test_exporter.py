@@ -16,7 +16,14 @@ from swerl_trainer.mirror import Mirror
 class Ranks:
     """Ranks whose weights are one small file."""
 
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.saves = 0
+
     async def save_hf(self, folder: Path) -> None:
+        self.saves += 1
+        if self.saves <= self.failures:
+            raise OSError("no space left on device")
         folder.mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(bytes(10))
 
@@ -59,3 +66,18 @@ async def test_exports_later_than_the_present_one_are_moved_aside(root: Path) ->
     await exporter.export_if_due(Ranks(), 4, last=False)  # type: ignore[arg-type]
     names = sorted(path.name for path in root.iterdir())
     assert names == ["step-0000004", "step-0000008.abandoned", "step-0000009.abandoned"]
+
+
+async def test_attempt_without_a_step_makes_the_last_export_once(root: Path) -> None:
+    ranks: Any = Ranks(failures=1)
+    with pytest.raises(OSError, match="no space"):
+        await WeightExporter(root, ExportSpec(), asyncio.Lock()).export_if_due(ranks, 4, last=True)
+    for _ in range(2):
+        await WeightExporter(root, ExportSpec(), asyncio.Lock()).export_if_missing(ranks, 4)
+    assert ([path.name for path in root.iterdir()], ranks.saves) == (["step-0000004"], 2)
+
+
+async def test_job_without_exports_makes_none_at_the_end(root: Path) -> None:
+    ranks: Any = Ranks()
+    await WeightExporter(root, None, asyncio.Lock()).export_if_missing(ranks, 4)
+    assert ranks.saves == 0

@@ -121,7 +121,8 @@ async def test_recreated_job_starts_from_its_model(
     model = make_model(0)
 
     def job(uid: str, name: str = "demo", attempt: int = 1) -> Job:
-        return make_job(model, attempt, name=name, uid=uid, algorithm=SUPERVISED, evaluation=None)
+        sections = {"algorithm": SUPERVISED, "evaluation": None, "checkpoint": {"export": {}}}
+        return make_job(model, attempt, name=name, uid=uid, **sections)
 
     old = job(OLD)
     write_demonstrations(old)
@@ -133,6 +134,8 @@ async def test_recreated_job_starts_from_its_model(
             reported_steps = len(watcher.steps)
             if (each.uid, each.attempt) == (NEW, 2):
                 cut_shard(each.checkpoints / "step-0000002")
+            if (each.uid, each.attempt) == (OLD, 2):  # as after an attempt that ended before its last export
+                shutil.rmtree(each.exports)
             take_ownership(each)
             await Training(each, components, watcher).run()
             steps_started.append(watcher.steps[reported_steps]["step"])
@@ -145,3 +148,4 @@ async def test_recreated_job_starts_from_its_model(
     assert sorted(path.name for path in output.iterdir()) == ["beside", "demo", "demo.00000000"]
     for folder in output.iterdir():
         assert trained(folder) == ([1, 2], [1, 2])
+        assert [path.name for path in (folder / "exports").iterdir()] == ["step-0000002"]

@@ -51,6 +51,11 @@ class WeightExporter:
             copy = self._mirror.copy(folder, keep_last=spec.keep_last)
             self._copying = asyncio.create_task(copy, name=f"copy of {folder.name}")
 
+    async def export_if_missing(self, ranks: TrainingRanks, step: int) -> None:
+        """Export the weights of the last step, unless this attempt or an earlier one has."""
+        if not (self._root / checkpoint_name(step)).is_dir():
+            await self.export_if_due(ranks, step, last=True)
+
     async def wait(self) -> None:
         """Return when no export is being copied to the mirror."""
         if self._copying is not None:

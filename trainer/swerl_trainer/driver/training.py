@@ -78,6 +78,7 @@ class Training:
                 await self._run_supervised(sinks)
             else:
                 await self._run_policy(sinks)
+            await self._exporter.export_if_missing(await self._components.group_ready, self._state.step)
             await self._saver.wait()
             await self._exporter.wait()
             await self._reporter.step(step=self._state.step, steps=self._steps, last_checkpoint=self._saver.newest)
