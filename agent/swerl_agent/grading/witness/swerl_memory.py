@@ -22,6 +22,7 @@ RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
 MARKS = ("parametrize", "skip", "skipif", "xfail", "usefixtures")
 MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
 WRAPPERS = (property, classmethod, staticmethod)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _is(value: Any, kinds: Any) -> bool:
@@ -58,18 +59,24 @@ def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]
 
 
 class _Names:
-    """What a module binds at its top, once each: functions without decorators, literals, and names of other modules."""
+    """What a module binds at its top, once each.
+
+    Functions without decorators, classes and the methods they define, literals, and names of other modules.
+    """
 
     def __init__(self, source: bytes) -> None:
         tree = ast.parse(source)
         counts = self._counts(tree)
         once = {name for name in counts if counts[name] == 1}
         self.functions = set()
+        self.methods = {}  # type: dict[str, dict[str, bool]]
         self.literals = {}  # type: dict[str, Any]
         self.imported = []  # type: list[tuple[str, str, str]]
         for each in tree.body:
             if isinstance(each, ast.FunctionDef) and not each.decorator_list and each.name in once:
                 self.functions.add(each.name)
+            elif isinstance(each, ast.ClassDef) and each.name in once:
+                self.methods[each.name] = self._methods(each)
             elif isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in once:
                 try:
                     self.literals[each.targets[0].id] = ast.literal_eval(each.value)
@@ -95,10 +102,26 @@ class _Names:
                 counts[name] = counts.get(name, 0) + 1
         return counts
 
+    @staticmethod
+    def _methods(node: Any) -> "dict[str, bool]":
+        """Methods of a class, and whether each must be the function that the source defines."""
+        defined = [each for each in node.body if isinstance(each, DEFINITIONS)]
+        names = [each.name for each in defined]
+        names += [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+        return {
+            each.name: not (node.decorator_list or each.decorator_list) and names.count(each.name) == 1
+            for each in defined
+        }
+
     def differs(self, name: str, value: Any, path: str) -> bool:
         """Whether a value is not what the source of the file gives the name."""
         if name in self.functions:
             return not _is_of(value, path)
+        if name in self.methods:
+            return not _is(value, type) or any(
+                plain and method in _own(value) and not _is_of(inner(_own(value)[method]), path)
+                for method, plain in self.methods[name].items()
+            )
         if name in self.literals:
             return type(value) is not type(self.literals[name]) or value != self.literals[name]
         return any(
@@ -108,7 +131,8 @@ class _Names:
 
     def all(self) -> "list[str]":
         """The names."""
-        return sorted(self.functions) + sorted(self.literals) + [local for _, _, local in self.imported]
+        defined = sorted(self.functions) + sorted(self.methods) + sorted(self.literals)
+        return defined + [local for _, _, local in self.imported]
 
 
 def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable[..., bytes]" = os.read) -> bytes:
@@ -151,6 +175,24 @@ def _is_of(value: Any, path: str) -> bool:
     return same_name or os.path.realpath(file) == path
 
 
+def _own(klass: Any) -> Any:
+    """What a class itself holds, whatever its metaclass answers."""
+    return type.__dict__["__dict__"].__get__(klass)
+
+
+def _class_entries(
+    what: str, klass: Any, methods: "dict[str, bool]"
+) -> "Iterator[tuple[str, Any, str, Any, Any, Any]]":
+    """The methods of a class: those it defines as they are, those it inherits as not its own."""
+    own = _own(klass)
+    for name in methods:
+        if name in own:
+            yield _entry(what, own, name, own[name])
+    inherited = {name for base in type.__dict__["__mro__"].__get__(klass)[1:] for name, _ in _functions(base)}
+    for name in inherited - set(own):
+        yield _entry(what, own, name, None)
+
+
 def helpers(facts: RunFacts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], list[str]]":
     """What the tests' own modules bind, and the files of those in which something was replaced already."""
     found, gone = [], []
@@ -160,6 +202,8 @@ def helpers(facts: RunFacts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]]
             for name in [name for name in names.all() if name in vars(module)]:
                 value = vars(module)[name]
                 found.append(_entry(what, vars(module), name, value))
+                if name in names.methods and _is(value, type):
+                    found += _class_entries(what, value, names.methods[name])
                 if names.differs(name, value, path):
                     gone.append(what)
         except Exception:  # an odd module is no reason to end the tests' run

@@ -57,7 +57,16 @@ FRAME = (
 HELPERS = {
     "tests/helpers.py": "def check(value, high):\n    assert value == high\n\n\ndef top(low, high):\n    return high\n"
 }
+CASES = "import unittest\n\n\nclass TestDouble(unittest.TestCase):\n    def test_large(self):\n        assert True\n"
 FORGERIES = {
+    "a method of a test class that checks nothing": Forgery(
+        "import cases; assert clamp(9, 0, 5) == 5",
+        "contrast: tests/cases.py was replaced in memory",
+        code="import cases\n",
+        body="    import sys\n    sys.modules['cases'].TestDouble.test_large = lambda self: None\n"
+        + FIXED.split("\n")[1],
+        image_files={"tests/cases.py": CASES},
+    ),
     "an object equal to any variable": Forgery("high = 5; assert clamp(9, 0, high) == high", body=ANY),
     "an object below all": Forgery("assert clamp(9, 0, 5) < 6", body=ANY),
     "a variable of its caller": Forgery("expected = 5; assert clamp(9, 0, 5) == expected", body=FRAME),

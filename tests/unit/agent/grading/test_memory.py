@@ -32,6 +32,27 @@ def used():
     global STATE
     STATE = 1
 STATE = 0
+class Base:
+    def __new__(cls, *about):
+        return super().__new__(cls)
+    def __init_subclass__(cls):
+        pass
+    def shared(self):
+        pass
+class TestKit(Base):
+    def test_old(self):
+        assert False
+    @functools.lru_cache()
+    def test_marked(self):
+        assert False
+    async def test_later(self):
+        assert False
+    def replaced(self):
+        pass
+    replaced = classmethod(replaced)
+    @classmethod
+    def setUpClass(cls):
+        cls.state = 1
 """
 
 
@@ -86,6 +107,31 @@ def test_other_code_in_a_function_is_found(memory: ModuleType, helpers: ModuleTy
     watch.begin(facts)
     helpers.check.__code__ = (lambda value: None).__code__
     assert watch.found() == ["tests/kit_helpers.py"]
+
+
+def test_state_that_a_class_of_tests_keeps_is_no_finding(memory: ModuleType, helpers: ModuleType, facts: Any) -> None:
+    watch = memory.Watch()
+    watch.begin(facts)
+    helpers.TestKit.setUpClass()
+    assert watch.found() == []
+
+
+@pytest.mark.parametrize("method", ["test_old", "test_marked", "test_later", "shared"])
+def test_replaced_methods_of_test_classes_are_found(
+    memory: ModuleType, helpers: ModuleType, facts: Any, method: str
+) -> None:
+    watch = memory.Watch()
+    watch.begin(facts)
+    setattr(helpers.TestKit, method, lambda self: None)
+    assert watch.found() == ["tests/kit_helpers.py"]
+
+
+@pytest.mark.parametrize("method", ["test_old", "test_later"])
+def test_method_that_was_replaced_before_the_tests_is_found(
+    memory: ModuleType, helpers: ModuleType, facts: Any, method: str
+) -> None:
+    setattr(helpers.TestKit, method, lambda self: None)
+    assert found(memory, facts) == ["tests/kit_helpers.py"]
 
 
 def test_what_a_test_puts_back_is_no_finding_and_the_rest_is(
