@@ -26,6 +26,7 @@ from .retry_after import pause_after
 from .transport import Transport
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+KILLED = 137  # exit code of a process that SIGKILL ended, as where its container ends
 FRAME_LIMIT = 1 << 20  # bytes; larger frames reset connections on the way
 HANDSHAKE_TIMEOUT = 30.0  # seconds
 HANDSHAKE_ATTEMPTS = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from swerl_api.names import JOB_LABEL, ROLE_LABEL, ROLE_SANDBOX
 from swerl_agent.jobs import table
 from swerl_agent.jobs.pods import HEADS, sandbox_row
 from swerl_agent.sandbox.copying import download, upload
+from swerl_agent.visible import visible
 
 from .command import Options, runs
 from .options import cluster_options, open_client
@@ -55,11 +57,13 @@ async def copy_files(options: Options) -> int:
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
         if from_pod:
-            size = await download(client, namespace, *from_pod, Path(options.target))
+            size, left_out = await download(client, namespace, *from_pod, Path(options.target))
         else:
             assert to_pod is not None
-            size = await upload(client, namespace, to_pod[0], Path(options.source), to_pod[1])
-    document = {"source": options.source, "target": options.target, "bytes": size}
+            size, left_out = await upload(client, namespace, to_pod[0], Path(options.source), to_pod[1]), []
+    for entry in left_out:
+        print(f"left out: {visible(entry)}", file=sys.stderr)
+    document = {"source": options.source, "target": options.target, "bytes": size, "left_out": left_out}
     print_result(options, document, [f"{options.source} copied to {options.target} ({size} bytes)"])
     return 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from swerl_agent.audit import RULES, Finding, Trajectory, TrajectoryError, findings, read_trajectories
+from swerl_agent.visible import visible
 
 from .command import Group, Options, runs
 from .output import is_json, output_option, print_result
@@ -62,7 +63,7 @@ def _as_text(trajectory: Trajectory, found: list[Finding]) -> str:
     if not found:
         return ""
     verdict = f" ({trajectory.status})" if trajectory.status else ""
-    lines = [f"  step {each.step:<3} {each.rule:<18} {each.excerpt}\n" for each in found]
+    lines = [f"  step {each.step:<3} {each.rule:<18} {visible(each.excerpt)}\n" for each in found]
     return f"{trajectory.instance_id}{verdict}  {trajectory.path}\n{''.join(lines)}"
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
-from swerl_agent.console.visible import visible
 from swerl_agent.jobs import table
 from swerl_agent.trajectories.fields import mapping, number, text
 from swerl_agent.trajectories.stored import StoredEpisode, read_episode
 from swerl_agent.trajectories.trajectory import Command, Turn
+from swerl_agent.visible import visible
 
 from .command import Options, runs
 from .output import output_option, print_result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from .visible import cut_middle, visible
+from swerl_agent.visible import cut_middle, visible
 
 PAGE_BYTES = 340_000  # of texts on one page, escaped
 SHORTEST = 16  # characters that stay of any text

@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 import jinja2
 from aiohttp import web
 
+from swerl_agent.visible import visible
+
 from .charts import figure
-from .visible import visible
 
 HERE = Path(__file__).parent
 ASSETS = {

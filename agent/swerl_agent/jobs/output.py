@@ -17,7 +17,7 @@ from swerl_api import SweRLJobSpec
 from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, OUTPUT_PATH, ROLE_DRIVER, ROLE_LABEL, job_folder
 from swerl_api.pod_security import RESTRICTED, containers_user, pod_security
 from swerl_kube import Json, KubeClient
-from swerl_kube.exec import STDOUT
+from swerl_kube.exec import KILLED, STDOUT
 
 from .errors import JobCommandError
 from .pods import is_ready, pod_words
@@ -58,9 +58,9 @@ class JobOutput:
                     errors += data.payload[:4096]
         finally:
             await channel.close()
-        if channel.status is None:
+        if channel.status is None or channel.status.code == KILLED:
             raise OutputLost(f"the connection to Pod {self.pod} was lost; run the command again")
-        if channel.status.code:
+        if channel.status.code != 0:  # None: the runtime failed before the script ended
             text = errors.decode(errors="replace").strip() or channel.status.message
             raise JobCommandError(f"{self.folder} cannot be read in Pod {self.pod}: {text}")
 

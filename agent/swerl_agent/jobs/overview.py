@@ -11,6 +11,8 @@ from swerl_api import SweRLJobStatus
 from swerl_api.swerljob import duration_words
 from swerl_kube import Json
 
+from swerl_agent.visible import visible
+
 from .reasons import status_of, why
 
 HEADS = ("NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "AGE", "REASON")
@@ -86,8 +88,9 @@ def age_seconds(time: str, now: datetime) -> int:
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """Lines of a table with columns as wide as their widest text; columns without any text are left out."""
-    lines = [[*heads], *([*row] for row in rows)]
+    """Lines of a table with columns as wide as their widest text; columns without any text are left out.
+    Cells may come from a sandbox, so what a terminal would act on is shown as a character."""
+    lines = [[*heads], *([visible(cell) for cell in row] for row in rows)]
     kept = [place for place in range(len(lines[0])) if any(line[place] for line in lines[1:])]
     widths = {place: max(len(line[place]) for line in lines) for place in kept}
     return ["   ".join(line[place].ljust(widths[place]) for place in kept).rstrip() for line in lines]

@@ -1,7 +1,8 @@
 """Copies files and folders between this machine and a running sandbox, over one exec stream.
 
 Guarantees: a copy that was cut short is an error, and a download leaves nothing under its name; a member of an archive
-that would lie outside of the target is refused. Folders need `tar` in the sandbox's image.
+that would lie outside of the target is left out and named; a sandbox cannot send more than FOLDER_LIMIT. Folders need
+`tar` in the sandbox's image.
 """
 
 from __future__ import annotations
@@ -16,34 +17,34 @@ from swerl_kube import KubeClient
 from swerl_kube.exec import STDOUT
 
 from .errors import FileError, HandshakeFailed
+from .folders import FOLDER_LIMIT, unpack
 
 _DOWNLOAD = 'if [ -d "$1" ]; then echo folder && tar -c -C "$1" .; else echo file && cat -- "$1"; fi'
 _UPLOAD_FILE = 'mkdir -p "$(dirname -- "$2")" && head -c "$1" >"$2"'
 _UPLOAD_FOLDER = 'mkdir -p "$2" && head -c "$1" | tar -x -C "$2"'
 
 
-async def download(client: KubeClient, namespace: str, pod: str, source: str, target: Path) -> int:
-    """Copy the file or folder `source` of the sandbox to `target`, which must not exist; bytes on the wire."""
+async def download(client: KubeClient, namespace: str, pod: str, source: str, target: Path) -> tuple[int, list[str]]:
+    """Copy the file or folder `source` of the sandbox to `target`, which must not exist.
+
+    Returns the bytes on the wire, and what was left out, with the reason."""
     if target.exists():
         raise FileError(f"{target} exists; name a path that does not")
     content = await _run(client, namespace, pod, _DOWNLOAD, source)
     kind, _, data = content.partition(b"\n")
     partial = target.with_name(f".{target.name}.partial")
+    left_out: list[str] = []
     try:
         if kind == b"folder":
-            partial.mkdir(parents=True)
-            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-                archive.extractall(partial, filter="data")
+            left_out = unpack(data, partial)
         else:
             partial.parent.mkdir(parents=True, exist_ok=True)
             partial.write_bytes(data)
         partial.rename(target)
-    except tarfile.TarError as error:
-        raise FileError(f"{source} of Pod {pod}: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         partial.unlink(missing_ok=True)
-    return len(data)
+    return len(data), left_out
 
 
 async def upload(client: KubeClient, namespace: str, pod: str, source: Path, target: str) -> int:
@@ -71,10 +72,12 @@ async def _run(
             await channel.send(data)
         while (received := await channel.receive()) is not None:
             (output if received.stream == STDOUT else errors).extend(received.payload)
+            if len(output) + len(errors) > FOLDER_LIMIT:
+                raise FileError(f"Pod {pod} sends more than {FOLDER_LIMIT} bytes; copy a part")
     finally:
         await channel.close()
     if channel.status is None:
         raise HandshakeFailed(f"the connection to Pod {pod} was lost; copy again")
-    if channel.status.code:
+    if channel.status.code != 0:  # None: the runtime failed before the script ended
         raise FileError(f"Pod {pod}: {errors.decode(errors='replace').strip() or channel.status.message}")
     return bytes(output)

@@ -49,7 +49,7 @@ async def download(session: FileSession, source: str, target: Path) -> list[str]
             or f"{result.stdout_bytes} bytes, the limit is {FOLDER_LIMIT}"
         )
         raise FileError(f"cannot read folder {source}: {why}")
-    return await asyncio.to_thread(_unpack, result.stdout, target)
+    return await asyncio.to_thread(unpack, result.stdout, target)
 
 
 def _pack(folder: Path) -> bytes:
@@ -60,7 +60,8 @@ def _pack(folder: Path) -> bytes:
     return packed.getvalue()
 
 
-def _unpack(packed: bytes, folder: Path, limit: int = FOLDER_LIMIT) -> list[str]:
+def unpack(packed: bytes, folder: Path, limit: int = FOLDER_LIMIT) -> list[str]:
+    """Unpack an archive of a sandbox into `folder`; the entries left out, with the reason. Raises FileError."""
     left_out: list[str] = []
 
     def keep(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from swerl_kube import KubeClient
+from swerl_kube.exec import KILLED
 
 from .errors import HandshakeFailed
 from .pod import PodConnector, restarts_of
@@ -20,7 +21,6 @@ exec </dev/null
 command -v bash >/dev/null && exec bash -lc "$1"
 exec sh -lc "$1"
 """
-KILLED = 137  # exit code of a process that SIGKILL ended
 LOSS_SECONDS = 3.0  # until the Pod's status says that its container ended, with every process in it
 Write = Callable[[int, bytes], None]  # called in a thread with 1 (standard output) or 2 (standard error), and bytes
 

@@ -48,6 +48,21 @@ async def test_files_and_folders_are_copied_both_ways(make_pod: MakePod, place: 
     assert code == 2 and "must be POD:PATH" in errors
 
 
+async def test_link_that_leads_outside_is_left_out_and_named(
+    make_pod: MakePod, place: list[str], tmp_path: Path
+) -> None:
+    pod = (await make_pod())["metadata"]["name"]
+    script = ["sh", "-c", "mkdir /tmp/odd && echo 1 >/tmp/odd/kept && ln -s /etc/passwd /tmp/odd/link"]
+    done = await asyncio.create_subprocess_exec(
+        *("kubectl", "exec", "--kubeconfig", place[3], "-n", place[1], pod, "--", *script)
+    )
+    assert await done.wait() == 0
+    code, output, errors = await sandbox("cp", f"{pod}:/tmp/odd", str(tmp_path / "odd"), "-o", "json", *place)
+    assert code == 0 and "left out: " in errors and "link" in errors
+    assert len(json.loads(output)["left_out"]) == 1
+    assert [path.name for path in (tmp_path / "odd").iterdir()] == ["kept"]
+
+
 async def test_sandboxes_are_listed(make_pod: MakePod, place: list[str]) -> None:
     pod = (await make_pod())["metadata"]["name"]
     code, output, errors = await sandbox("ls", *place)

@@ -6,6 +6,7 @@ import click
 
 from swerl_agent.jobs import find_job
 from swerl_agent.jobs.logs import SOURCES, LogRequest, log_lines
+from swerl_agent.visible import visible
 
 from ..command import Options, runs
 from ..options import cluster_options, open_client
@@ -41,5 +42,6 @@ async def print_logs(options: Options) -> int:
     async with open_client(options) as client:
         job = await find_job(client, options.namespace or client.namespace, options.name)
         async for line in log_lines(client, job, request):
-            print(line.text if chosen == ("driver",) else f"[{line.source}] {line.text}", flush=options.follow)
+            text = visible(line.text)
+            print(text if chosen == ("driver",) else f"[{line.source}] {text}", flush=options.follow)
     return 0

@@ -113,6 +113,15 @@ def test_command_prints_what_it_found_and_fails(tmp_path: Path, capsys: pytest.C
     assert main(["trajectories", "audit", str(tmp_path), "--ignore", "git-all"]) == 0
 
 
+def test_terminal_sequences_of_the_model_are_shown_as_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "o__r-1", step_debug=[{"command": "git reflog \x1b]52;c;bHM=\x07"}])
+    assert main(["trajectories", "audit", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert "git reflog \u241b]52;c;bHM=\u2407" in printed and "\x1b" not in printed
+
+
 def test_json_has_one_object_per_trajectory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = {"function": {"name": "bash", "arguments": json.dumps({"command": "pip download calc"})}}
     write(tmp_path, "o__r-1", messages=[{"role": "assistant", "content": "", "tool_calls": [call]}])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from swerl_agent.console.blocks import Budget
 from swerl_agent.console.diff import read_diff
-from swerl_agent.console.visible import visible
 from swerl_agent.grading import Verdict
 from swerl_agent.trajectories.fields import read_object
 from swerl_agent.trajectories.trajectory import read_trajectory
+from swerl_agent.visible import visible
 
 from .artifacts import PATCH, RESOLVED, episode, write_job, write_rollout
 from .conftest import PAGE_LIMIT, OpenConsole

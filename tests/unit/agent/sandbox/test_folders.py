@@ -23,7 +23,7 @@ def archive(*members: tuple[str, int]) -> bytes:
 
 
 def test_plain_archive_is_unpacked(tmp_path: Path) -> None:
-    folders._unpack(archive(("a/b", 3)), tmp_path / "to")
+    folders.unpack(archive(("a/b", 3)), tmp_path / "to")
     assert (tmp_path / "to/a/b").read_bytes() == bytes(3)
 
 
@@ -40,7 +40,7 @@ def test_odd_links_are_left_out_and_named(tmp_path: Path) -> None:
         kept = tarfile.TarInfo("kept")
         kept.size = 1
         opened.addfile(kept, io.BytesIO(b"x"))
-    left_out = folders._unpack(packed.getvalue(), tmp_path / "to")
+    left_out = folders.unpack(packed.getvalue(), tmp_path / "to")
     assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["inside", "kept"]
     assert (tmp_path / "to/inside").read_bytes() == b"x"
     assert [name for name in ("absolute", "outside", "pipe") if not any(name in why for why in left_out)] == []
@@ -49,9 +49,9 @@ def test_odd_links_are_left_out_and_named(tmp_path: Path) -> None:
 
 def test_compressed_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError):
-        folders._unpack(gzip.compress(archive(("a", 1))), tmp_path)
+        folders.unpack(gzip.compress(archive(("a", 1))), tmp_path)
 
 
 def test_archive_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="holds 6 bytes"):
-        folders._unpack(archive(("a", 3), ("b", 3)), tmp_path, limit=5)
+        folders.unpack(archive(("a", 3), ("b", 3)), tmp_path, limit=5)
