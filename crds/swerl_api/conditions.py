@@ -63,6 +63,7 @@ class JobReason:
     HOST_PATH_REFUSED = "HostPathRefused"
     FOREIGN_OBJECT = "ForeignObject"  # an object that the job needs exists and is not its own
     INSUFFICIENT_RESOURCES = "InsufficientResources"
+    VOLUME_NOT_SHARED = "VolumeNotShared"  # a claim for one node, and Ray Pods that need several
     LAYOUT_REFUSED = "LayoutRefused"
     SANDBOXES_LIMITED = "SandboxesLimited"
     CAPACITY_MATCHED = "CapacityMatched"

@@ -28,13 +28,13 @@ def apply_capacity_check(check: str, problems: Sequence[Problem], nodes: Sequenc
     """`problems` as one that blocks (`enforce`) or only warns (`warn`).
 
     `auto` blocks unless a node belongs to a node pool: an autoscaler may add the missing nodes there, also to a pool
-    that has none now.
+    that has none now. What more nodes cannot mend blocks always.
     """
     if not problems:
         return None
     merged = merge_problems([*problems])
     if any(problem.reason != JobReason.INSUFFICIENT_RESOURCES for problem in problems):
-        return merged  # an invalid quantity
+        return merged  # an invalid quantity, a volume of one node
     if nodes_are_final(check, nodes):
         return replace(merged, message=f"{merged.message} (the operator's capacityCheck is {check!r})")
     text = f"{merged.message}; the Pods are created and wait for nodes (the operator's capacityCheck is {check!r})"

@@ -1,6 +1,6 @@
-"""Checks that a job's volumes can be mounted on all the nodes that it needs, before any of its Pods is created.
+"""Checks that volumes can be mounted on all the nodes that Ray Pods need, before any of the Pods is created.
 
-Guarantees: only reads; a volume of one node (ReadWriteOnce) is a problem only where no single node could hold the job.
+Guarantees: only reads; a volume of one node (ReadWriteOnce) is a problem only where no single node could hold the Pods.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .capacity import cluster_capacity_problem
 from .prerequisites import Reference
 
 SHARED = frozenset({"ReadWriteMany"})
+WRITTEN = frozenset({"checkpoint.volume", "output.volume", "model.job (its checkpoint.volume)"})  # fields
 
 
 async def volume_problems(
@@ -44,11 +45,11 @@ def needs_several_nodes(plan: RayClusterPlan, nodes: Sequence[Json]) -> bool:
 def single_node_problem(field: str, claim: Json) -> Problem | None:
     """Why several nodes cannot mount the claim of spec.`field`; None when they can."""
     modes = claim["spec"].get("accessModes") or []
-    read_only = frozenset({"ReadOnlyMany"}) if field != "checkpoint.volume" else frozenset[str]()
+    read_only = frozenset({"ReadOnlyMany"}) if field not in WRITTEN else frozenset[str]()
     if (SHARED | read_only) & set(modes):
         return None
     text = (
         f"claim {claim['metadata']['name']!r} of spec.{field} is {', '.join(modes)}, but no single node "
-        "can hold all Ray Pods of the job; use a claim with ReadWriteMany (docs/clusters.md lists StorageClasses)"
+        "can hold all Ray Pods; use a claim with ReadWriteMany (docs/clusters.md lists StorageClasses)"
     )
-    return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
+    return Problem(JobReason.VOLUME_NOT_SHARED, text)

@@ -27,6 +27,7 @@ from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.pods import refusal_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
+from ..checks.volumes import volume_problems
 from ..context import Settings
 from ..owned import find_owned, foreign_message
 from ..problem import Problem
@@ -38,7 +39,7 @@ from ..ray.pods import head_address
 from ..status_builder import is_finished
 from . import manifests
 from .evaluation import ServedEvaluation
-from .prerequisites import missing_prerequisites
+from .prerequisites import engine_references, missing_prerequisites
 from .progress import belongs_to, is_over, read_progress
 
 PROCESS_PODS = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_ENGINE},{ROLE_SHARD},{ROLE_MERGE})"  # no sandbox, no grading
@@ -147,7 +148,9 @@ class EvalObserver:
         nodes = await self._api.list("v1", "nodes", None)
         found = await episode_capacity_problems(self._api, self._settings, spec.sandbox, spec.grading, nodes)
         if evaluation.served is not None and evaluation.starts_engines:
-            found += filter(None, [cluster_capacity_problem(manifests.engines_plan(evaluation), nodes)])
+            plan, references = manifests.engines_plan(evaluation), engine_references(evaluation)
+            found += filter(None, [cluster_capacity_problem(plan, nodes)])
+            found += await volume_problems(self._api, evaluation.namespace, references, plan, nodes)
         return apply_capacity_check(check, found, nodes)
 
     async def _preflight(self, evaluation: ServedEvaluation) -> Preflight | None:

@@ -88,8 +88,8 @@ def _volumes(evaluation: ServedEvaluation) -> Iterator[tuple[str, OutputVolume]]
     yield "output.volume", evaluation.spec.output.volume
 
 
-def _references(evaluation: ServedEvaluation) -> Iterator[Reference]:
-    """Namespaced objects the spec names."""
+def engine_references(evaluation: ServedEvaluation) -> Iterator[Reference]:
+    """Namespaced objects of the model and of the output volumes, which all Ray Pods of the engines mount."""
     spec, served = evaluation.spec, evaluation.served
     if served is not None:
         field = "model.endpoint.tokenizer" if spec.model.endpoint else "model.source" if spec.model.source else "model"
@@ -97,6 +97,12 @@ def _references(evaluation: ServedEvaluation) -> Iterator[Reference]:
             yield from source_references(field, served.source)
     for field, volume in _volumes(evaluation):
         yield from volume_references(field, volume)
+
+
+def _references(evaluation: ServedEvaluation) -> Iterator[Reference]:
+    """Namespaced objects the spec names."""
+    spec = evaluation.spec
+    yield from engine_references(evaluation)
     if plan := _plan(evaluation):
         yield from template_references(plan)
     yield from source_references("tasks.source", spec.tasks.source)

@@ -271,3 +271,21 @@ async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Sp
     fitting.api.kept["nodes", "node"] = node
     await fitting.reconcile(2)
     assert fitting.api.names("pods") == ["nightly-preflight"]
+
+
+async def test_engines_on_several_nodes_need_a_shared_output_volume(engine_spec: Spec) -> None:
+    source = {"source": {"image": {"reference": "data:1", "path": "/data/model"}}}
+    engines = {"image": "engines:1", "engines": 2, "resources": {"requests": {"cpu": "5"}}}
+    reconciled = ReconciledEval(engine_spec | {"model": source, "rollout": engines}, capacity_check="auto")
+    allocatable = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "pods": "110"}
+    for name in ("a", "b"):
+        metadata = {"name": name, "labels": {"eks.amazonaws.com/nodegroup": "gpu"}}
+        reconciled.api.kept["nodes", name] = {"metadata": metadata, "status": {"allocatable": allocatable}}
+    claim = {"metadata": {"name": "runs"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    reconciled.api.kept["persistentvolumeclaims", "runs"] = claim
+    status = await reconciled.reconcile(2)
+    assert (status["phase"], validated(status)["reason"]) == ("Blocked", "VolumeNotShared")
+    assert "spec.output.volume is ReadWriteOnce" in validated(status)["message"]
+    claim["spec"]["accessModes"] = ["ReadWriteMany"]
+    await reconciled.reconcile(2)
+    assert reconciled.api.names("pods") == ["nightly-preflight"]
