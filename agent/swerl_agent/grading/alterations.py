@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import random
 import re
+import string
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ CopyPlace = Literal["beside", "class", "file"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ENDS = ("raise", "assert", "own")  # forms of a failing end; `own`: the test class's own assertion
 _LOWER = re.compile(r"[a-z]+")
+_LETTERS = string.digits + string.ascii_letters  # of a copy's name
+_DRAWS = 100  # of names with a prefix, until one sorts as it must
 _COMPOUND = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -148,18 +151,29 @@ def append_failing_statement(source: TestSource, node: Function, statement: str)
     return edits
 
 
-def copy_names(names: Names, place: CopyPlace, rng: random.Random) -> Names:
-    """Names of a copy."""
-    prefix = _LOWER.match(names.function)
-    function = f"{prefix[0] if prefix else 'test'}_{rng.getrandbits(32):08x}"
-    moved = place != "beside" and names.owner
-    return Names(f"Test{rng.getrandbits(32):08X}" if moved else names.owner, function)
+def copy_names(names: Names, place: CopyPlace, rng: random.Random, *, first: bool = False) -> Names:
+    """Names of a copy: sorted after the test's own, or before them (`first`), for runners that sort by name."""
+    prefix = "test" if names.function.startswith("test") or not (word := _LOWER.match(names.function)) else word[0]
+    function = _drawn((f"{prefix}_", prefix, f"{prefix}0"), names.function, rng, first)
+    if place == "beside" or not names.owner:
+        return Names(names.owner, function)
+    prefixes = ("Test",) if names.owner.startswith("Test") else ("Test", names.owner[0])
+    return Names(_drawn(prefixes, names.owner, rng, first), function)
+
+
+def _drawn(prefixes: Sequence[str], own: str, rng: random.Random, first: bool) -> str:
+    """A random name with the first of the prefixes with which one sorts before or after `own`."""
+    drawn = [start + "".join(rng.choices(_LETTERS, k=8)) for start in prefixes for _ in range(_DRAWS)]
+    return next((each for each in drawn if (each < own) == first), drawn[0])
 
 
 def copied_test(
     source: TestSource, names: Names, new: Names, place: CopyPlace, inner: Sequence[Edit] = ()
 ) -> Edit | None:
-    """The test under the names `new`, with the edits `inner`; None where it cannot be there."""
+    """The test under the names `new`, with the edits `inner`; None where it cannot be there.
+
+    Copies with edits come before the test: code might learn in the test itself which value each call is checked for.
+    """
     owner, node = source.functions[names]
     if place != "beside" and owner is not None and ("." in names.owner or owner.col_offset):
         return None
@@ -170,11 +184,11 @@ def copied_test(
     if place == "file":
         if whole.col_offset:
             return None
-        name = f"/{new.function}.py"
+        name = f"/test_z{new.function}.py"  # pytest before 7.2 sorts by the file's name
         text = f"exec(compile({text!r}, __file__.rpartition('/')[0] + {name!r}, 'exec'), globals())\n"
         text = textwrap.indent(text, source.indentation(whole))
-    at = source.span(whole)[1]
-    start = "" if source.text[:at].endswith("\n") else "\n"
+    at = source.span(whole)[0 if inner else 1]
+    start = "" if not at or source.text[:at].endswith("\n") else "\n"
     return Edit(at, at, f"{start}\n{text}")
 
 

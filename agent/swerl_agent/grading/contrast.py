@@ -157,7 +157,7 @@ class TestFiles:
         if not alteration.place:
             return inner, target.test_id
         place: CopyPlace = next(each for each in COPY_PLACES if each == alteration.place)
-        new = copy_names(target.names, place, rng)
+        new = copy_names(target.names, place, rng, first=bool(inner))
         made = copied_test(source, target.names, new, place, inner)
         return ([made], target.renamed(new)) if made else None
 
@@ -222,7 +222,8 @@ def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) 
 
 
 def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration]:
-    """The test itself with one change, copies without any, and a copy for each value that it checks.
+    """The test itself with one change, copies without any, and a copy for each value that it checks: beside it where
+    copies pass there, so that all runners run it first.
 
     Where copies check the values, the test itself fails only at its end: what its last lines remove would otherwise be
     left to the copies after it.
@@ -234,7 +235,8 @@ def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration
     chosen = [Alteration("", rng.choice(changes))] if changes else []
     if places:
         chosen += [Alteration(place, "") for place in places]
-        chosen += [Alteration(rng.choice(places), change) for change in values or ends[:1]]
+        place = "beside" if "beside" in places else rng.choice(places)
+        chosen += [Alteration(place, change) for change in values or ends[:1]]
     return chosen
 
 

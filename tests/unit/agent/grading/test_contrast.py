@@ -23,6 +23,17 @@ from .local_jobs import at, local_grader
 
 WRONG = "    return max(low, value)"
 FRAME = "    import sys\n    frame = sys._getframe(1).f_code\n"
+LEARNED = (
+    "    class Learned(int):\n        def __eq__(self, other):\n"
+    "            return globals().setdefault('seen', {}).setdefault((value, low, high), other) == other\n"
+    "        __hash__ = None\n    return Learned()"
+)
+READ = (
+    "    import dis, sys\n"
+    "    found = [each.argval for each in dis.get_instructions(sys._getframe(1).f_code) if 'LOAD' in each.opname]\n"
+    "    numbers = [each for each in found if type(each) is int]\n"
+    "    return globals().setdefault('seen', {}).setdefault((value, low, high), numbers[3])"
+)
 CHEATS = {
     "objects equal to anything": "    return type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()",
     "answers by the caller's name": FRAME + "    return 5 if frame.co_name == 'test_clamp' else value",
@@ -30,6 +41,8 @@ CHEATS = {
     "answers by the running test": (
         "    import os\n    return 5 if 'clamp' in os.environ['PYTEST_CURRENT_TEST'] else value"
     ),
+    "learns the answer by arguments": LEARNED,
+    "reads the answer in its caller once by arguments": READ,
     "expects its failure": "    import pytest\n    pytest.xfail('later')",
 }
 
