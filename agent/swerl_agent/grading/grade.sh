@@ -109,9 +109,11 @@ is_running() { # process id
 
 # The script announces where its tests begin. Its installation steps have ended then: what they left is killed, the keys
 # are handed out, and the script continues. Code of the patch that announces it, too, makes the count exceed one.
+# Code of the patch may stop `timeout`: this process, which it cannot stop, ends the script soon after its limit.
 open_gate() {
-  local number word=.
+  local number word=. deadline=$((SECONDS + limit + 15))
   while is_running "$evaluation" || { [ -n "$word" ] && ((starts < 100)); }; do # to the end of the pipe
+    ((SECONDS < deadline)) || { kill -9 "$evaluation" 2> /dev/null; return; }
     word= # where time is up at the same moment, `read` fails but has read
     read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
     ((++starts > 1)) && continue

@@ -165,6 +165,13 @@ def test_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:
     assert (report.exit_code, report.log) == (124, b"begun\n")
 
 
+def test_time_limit_ends_a_script_that_stops_its_timer(repository: Path, tmp_path: Path) -> None:
+    script = "echo begun; kill -STOP $PPID; sleep 60"
+    report = grade(repository, tmp_path / "p", patch="", script=script, limit=1, under=IN_PID_NAMESPACE)
+    assert (report.exit_code, report.log) == (137, b"begun\n")
+    assert report.seconds < 40
+
+
 def test_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
     report = grade(repository, tmp_path / "p", patch="", script="echo first; head -c 40000000 /dev/zero; echo last")
     assert report.total_bytes == 40_000_011
