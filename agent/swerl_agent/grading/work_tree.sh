@@ -88,7 +88,13 @@ shadows() {
   elif [[ $name != *.py && $name != *.pyc && $name != *.so && ! -L $1 ]]; then
     return 1
   fi
-  [[ -n ${reserved[${name%%.*}]+x} ]] && [[ $folder == ./ || ! -e ${folder}__init__.py ]]
+  [[ -n ${reserved[${name%%.*}]+x} ]] && ! is_package "$folder"
+}
+
+# Whether the folder $1 (./ or ./<path>/) was a package before the patch, or is one that the patch made where no file was.
+is_package() {
+  [[ $1 != ./ && -e $1__init__.py ]] || return 1
+  repo cat-file -e "HEAD:${1#./}__init__.py" 2> /dev/null || ! repo ls-tree HEAD -- "${1#./}" | read -r
 }
 
 compiled() { # path

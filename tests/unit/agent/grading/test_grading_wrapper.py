@@ -172,6 +172,20 @@ def test_time_limit_ends_a_script_that_stops_its_timer(repository: Path, tmp_pat
     assert report.seconds < 40
 
 
+def test_modules_that_shadow_are_removed_unless_their_package_is_older_or_new(repository: Path, tmp_path: Path) -> None:
+    for name in ("src/core.py", "pkg/__init__.py"):
+        (repository / name).parent.mkdir()
+        (repository / name).write_text("")
+    git(repository, "add", "src", "pkg")
+    git(repository, "commit", "-q", "-m", "sources")
+    added = ("src/__init__.py", "src/json.py", "pkg/json.py", "new/__init__.py", "new/json.py", "bare/json.py")
+    patch = diff_of(repository, {name: f"# {name}\n" for name in added})
+    report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain -uall '*.py'")
+    kept = [line.removeprefix("?? ") for line in report.log.decode().splitlines()]
+    assert kept == ["new/__init__.py", "new/json.py", "pkg/json.py", "src/__init__.py"]
+    assert set(report.notes) == {r"removed\ src/json.py", r"removed\ bare/json.py"}
+
+
 def test_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
     report = grade(repository, tmp_path / "p", patch="", script="echo first; head -c 40000000 /dev/zero; echo last")
     assert report.total_bytes == 40_000_011
