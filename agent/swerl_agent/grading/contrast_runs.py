@@ -28,9 +28,9 @@ from .contrast import (
     contrasting,
 )
 from .framing import Report
-from .job import Outcome
+from .job import LimitExceeded, Outcome
 from .log_reader import LogReader, Unreadable
-from .verdict import Verdict
+from .verdict import GradingIncomplete, Verdict
 from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, outcomes, side_effects
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
@@ -67,6 +67,8 @@ class ContrastRuns:
                 return after_contrast(verdict, "failed" if foreign else "held", foreign)
             if _decided(missed):
                 break
+        if limited := _limited(verdict, outcome, missed):
+            return limited
         findings = [each.violation for each, seen in missed if seen != "absent"]
         why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
         return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
@@ -103,7 +105,7 @@ class ContrastRuns:
             run = await asyncio.to_thread(calibrating, files, values=values)
             if run is None:
                 break
-            outcome = await self._execute(task, task.ground_truth.patch, run)
+            outcome = await self._reference_outcome(task, run)
             values = not (isinstance(outcome, Report) and outcome.exit_code in TIMEOUT_CODES)  # a test may wait for one
             found = await self._outcomes(task, outcome, run)
             caused = await asyncio.to_thread(side_effects, task, outcome)
@@ -113,6 +115,13 @@ class ContrastRuns:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
                 break
         return calibration
+
+    async def _reference_outcome(self, task: Task, run: AlteredRun) -> Outcome:
+        try:
+            return await self._execute(task, task.ground_truth.patch, run)
+        except GradingIncomplete as error:  # it says nothing about the patch that is graded
+            detail = f"the reference fix: {error.verdict.detail}"
+            raise GradingIncomplete(replace(error.verdict, status="infra_error", detail=detail)) from error
 
     async def close(self) -> None:
         """Stop what still runs."""
@@ -132,6 +141,17 @@ def _content(files: TestFiles) -> list[str]:
 
 def _decided(missed: Sequence[tuple[Expectation, SeenOutcome]]) -> bool:
     return any(seen == "passed" for _, seen in missed)
+
+
+def _limited(verdict: Verdict, outcome: Outcome, missed: Sequence[tuple[Expectation, SeenOutcome]]) -> Verdict | None:
+    """The verdict where a limit of time, memory or storage ended the run with altered tests, which is not kept."""
+    report = {**verdict.report, "contrast": "failed", "resolved": False}
+    if isinstance(outcome, LimitExceeded):
+        report["exhausted"] = outcome.what
+        return replace(verdict, status="unresolved", report=report, detail=outcome.message)
+    if outcome.exit_code in TIMEOUT_CODES and not _decided(missed):
+        return replace(verdict, status="timeout", report=report, detail="the run with altered tests took too long")
+    return None
 
 
 def _reason(files: TestFiles, calibration: Calibration) -> str:

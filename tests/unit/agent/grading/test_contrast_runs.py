@@ -1,0 +1,83 @@
+"""What becomes of a resolved verdict when its altered runs, or those of the reference fix, end early."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.cache import VerdictCache
+from swerl_agent.grading.calibration import Calibration
+from swerl_agent.grading.contrast import AlteredRun, TestFiles, calibrated, calibrating
+from swerl_agent.grading.contrast_runs import ContrastRuns, Execute
+from swerl_agent.grading.framing import Report, TestFile
+from swerl_agent.grading.job import LimitExceeded, Outcome
+from swerl_agent.grading.log_reader import LogReader
+from swerl_agent.grading.verdict import GradingIncomplete
+from swerl_agent.tasks import Task
+
+from tests.control_plane.grading.task_image import BASE_TEST, HIDDEN_TEST, Repository
+
+FILES = {"tests/test_calc.py": TestFile(BASE_TEST.encode(), HIDDEN_TEST.encode())}
+RAN = Report("eval", 0, 1.0, 0, b"", (), files=FILES)
+RESOLVED = Verdict("resolved", {"resolved": True})
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return Repository(tmp_path / "calc").task("image")
+
+
+@pytest_asyncio.fixture
+async def logs() -> AsyncIterator[LogReader]:
+    reader = LogReader()
+    yield reader
+    await reader.close()
+
+
+def known_calibration(task: Task) -> Calibration:
+    run = calibrating(TestFiles(task, FILES))
+    assert run
+    seen = {each.test_id: "passed" if each.alteration.passes else "failed" for each in run.expected}
+    return calibrated(run, seen.__getitem__)  # type: ignore[arg-type]
+
+
+async def confirmed(task: Task, logs: LogReader, execute: Execute) -> Verdict:
+    return await ContrastRuns(execute, logs, VerdictCache(), "1").confirmed(task, "", RESOLVED, RAN)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "detail"),
+    [
+        (LimitExceeded("memory", "too much memory"), "unresolved", "too much memory"),
+        (replace(RAN, exit_code=124), "timeout", "the run with altered tests took too long"),
+    ],
+)
+async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
+    monkeypatch: pytest.MonkeyPatch, task: Task, logs: LogReader, outcome: Outcome, status: str, detail: str
+) -> None:
+    async def calibration(*about: object) -> Calibration:
+        return known_calibration(task)
+
+    async def execute(task: Task, patch: str, run: AlteredRun) -> Outcome:
+        return outcome
+
+    monkeypatch.setattr(ContrastRuns, "_calibration", calibration)
+    verdict = await confirmed(task, logs, execute)
+    assert (verdict.status, verdict.detail, verdict.report["resolved"]) == (status, detail, False)
+    cache = VerdictCache()
+    cache.put("key", verdict)
+    assert cache.get("key") is None
+
+
+async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Task, logs: LogReader) -> None:
+    async def execute(task: Task, patch: str, run: AlteredRun) -> Outcome:
+        raise GradingIncomplete(Verdict("unresolved", {"attempts": 3}, detail="every try was cut short: killed"))
+
+    with pytest.raises(GradingIncomplete) as raised:
+        await confirmed(task, logs, execute)
+    verdict = raised.value.verdict
+    assert (verdict.status, verdict.detail) == ("infra_error", "the reference fix: every try was cut short: killed")
