@@ -96,6 +96,7 @@ class Grader:
         self._ready: asyncio.Task[None] | None = None
         self._probe = probe_arguments([]) if self._sandbox.egress != "allow" else []
         self._isolated = not self._probe  # a Pod has shown that it reaches no network
+        self._reached = False  # a Pod reported a network, which code of a patch may forge
         self._logs = LogReader()
         self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), judge_version())
 
@@ -271,13 +272,15 @@ class Grader:
             labels=labels,
             owners=self._owners,
             overlay=overlay,
-            await_probe=not self._isolated,
+            await_probe=not self._isolated or self._reached,
         )
         deadline = self._settings.timeout_seconds + PULL_ALLOWANCE + DEADLINE_SLACK
         if self._lease:
             await self._lease.wait_until_safe()
         run = await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
-        self._isolated |= isinstance(run.outcome, Report) and run.outcome.isolation == "proved"
+        isolation = run.outcome.isolation if isinstance(run.outcome, Report) else ""
+        self._isolated |= isolation == "proved"
+        self._reached |= isolation.startswith("reached")
         return run
 
     async def _make_ready(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,3 +109,22 @@ async def test_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch:
         first, second = [await grader.grade(task(eval_script="bin/test"), "") for _ in range(2)]
     assert (first.cached, second.cached) == (False, True)
     assert second.duration < 1 <= first.duration
+
+
+async def test_after_a_network_was_reported_no_test_runs_before_the_isolation_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    isolations = ["proved", "proved", "reached 10.0.0.1:443", "proved", "proved"]
+    awaited = []
+
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> JobRun:
+        variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
+        awaited.append(any(each["name"] == "SWERL_AWAIT_PROBE" for each in variables))
+        return JobRun(replace(PASSED, isolation=isolations.pop(0)), "")
+
+    monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
+    cluster: Any = Cluster()
+    async with Grader(cluster, "n", GradingSpec(retries=2, cache=False, contrast="never")) as grader:
+        for _ in range(4):
+            assert (await grader.grade(task(eval_script="bin/test"), "")).resolved
+    assert awaited == [True, False, False, True, True]
