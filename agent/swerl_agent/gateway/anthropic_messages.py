@@ -12,7 +12,20 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .blocks import assistant, blocks, call, check_fields, function, given, shown, string, text_of, unsupported
+from .blocks import (
+    assistant,
+    blocks,
+    call,
+    check_fields,
+    function,
+    given,
+    mapping,
+    mappings,
+    shown,
+    string,
+    text_of,
+    unsupported,
+)
 from .errors import Refusal, invalid
 from .exchange import Api, Exchange, Reply, event
 from .recording import Body, Recording
@@ -155,7 +168,7 @@ def _assistant(content: list[Mapping[str, Any]], where: str) -> dict[str, Any]:
 
 
 def _thinking(body: Mapping[str, Any]) -> dict[str, Any]:
-    output, thinking = body.get("output_config") or {}, body.get("thinking") or {}
+    output, thinking = mapping(body, "output_config"), mapping(body, "thinking")
     if output.get("format"):
         raise invalid("output_config.format: is not supported", "output_config.format")
     effort = {"reasoning_effort": output["effort"]} if output.get("effort") else {}
@@ -164,10 +177,10 @@ def _thinking(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """The client's own tools; those that Anthropic's servers run are left out."""
-    choice = (body.get("tool_choice") or {}).get("type", "auto")
+    choice = mapping(body, "tool_choice").get("type", "auto")
     if choice not in ("auto", "none"):
         raise unsupported("tool_choice.type", choice)
-    tools = body.get("tools") or []
+    tools = mappings(body, "tools")
     own = [tool for tool in tools if tool.get("type", "custom") in ("custom", None)]
     for tool in tools:
         if tool not in own:

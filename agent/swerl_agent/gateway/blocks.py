@@ -57,6 +57,22 @@ def shown(block: Mapping[str, Any], where: str) -> str:
     raise unsupported(f"{where}.type", kind)
 
 
+def mapping(value: Mapping[str, Any], name: str, where: str = "") -> Mapping[str, Any]:
+    """A field that must be an object, {} where it is not there; raises Refusal."""
+    found, field = value.get(name), f"{where}{name}"
+    if found is not None and not isinstance(found, dict):
+        raise invalid(f"{field}: must be an object", field)
+    return found or {}
+
+
+def mappings(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A field that must be a list of objects, [] where it is not there; raises Refusal."""
+    found = value.get(name)
+    if found is not None and not (isinstance(found, list) and all(isinstance(item, dict) for item in found)):
+        raise invalid(f"{name}: must be a list of objects", name)
+    return found or []
+
+
 def string(value: Mapping[str, Any], name: str, where: str) -> str:
     """A field that must be text; raises Refusal."""
     if not isinstance(value.get(name), str):

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .blocks import assistant, check_fields, function, given, unsupported
+from .blocks import assistant, check_fields, function, given, mapping, mappings, unsupported
 from .chat_completions import ChatApi
 from .errors import Refusal, invalid
 from .exchange import Exchange, Reply
@@ -49,7 +49,7 @@ class ResponsesExchange(Exchange):
     def __init__(self, body: Mapping[str, Any], recording: Recording) -> None:
         check_fields(body, READ | WITHOUT_EFFECT, REFUSED, "response")
         self._body, self._recording = body, recording
-        self._freeform = {tool.get("name") for tool in body.get("tools") or () if tool.get("type") == "custom"}
+        self._freeform = {tool.get("name") for tool in mappings(body, "tools") if tool.get("type") == "custom"}
         self._messages = [*_earlier(body, recording), *messages_of(body.get("input"))]
         system = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
         self.chat = {**given(body, NAMES), **_effort(body), **_tools(body), "messages": [*system, *self._messages]}
@@ -128,17 +128,17 @@ def _earlier(body: Mapping[str, Any], recording: Recording) -> list[dict[str, An
 
 
 def _effort(body: Mapping[str, Any]) -> dict[str, Any]:
-    form = ((body.get("text") or {}).get("format") or PLAIN_TEXT).get("type")
+    form = (mapping(mapping(body, "text"), "format", "text.") or PLAIN_TEXT).get("type")
     if form != "text":
         raise unsupported("text.format.type", form)
-    effort = (body.get("reasoning") or {}).get("effort")
+    effort = mapping(body, "reasoning").get("effort")
     return {"reasoning_effort": effort} if effort else {}
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """The client's own tools."""
     shown = []
-    for tool in body.get("tools") or ():
+    for tool in mappings(body, "tools"):
         if tool.get("type") == "function":
             shown.append(function(tool, tool.get("parameters")))
         elif tool.get("type") == "custom":

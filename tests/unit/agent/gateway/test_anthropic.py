@@ -142,6 +142,10 @@ async def test_requests_of_claude_code_are_accepted(opened: Open, with_tools: HF
         ({"messages": [{"role": "robot", "content": ""}]}, "messages[0].role"),
         ({"messages": [user("x"), {"role": "assistant", "content": "y"}]}, "messages"),
         ({"extra_body": {"mcp_servers": [{}]}}, "mcp_servers"),
+        ({"extra_body": {"tools": [1]}}, "tools: must be a list of objects"),
+        ({"extra_body": {"tool_choice": "auto"}}, "tool_choice: must be an object"),
+        ({"extra_body": {"thinking": "enabled"}}, "thinking: must be an object"),
+        ({"extra_body": {"output_config": "low"}}, "output_config: must be an object"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
     ],
 )
