@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
+from swerl_trainer.engines.errors import EngineCallError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.pool import EnginePool
@@ -111,14 +112,21 @@ class Routes:
 
     def __init__(self) -> None:
         self.engines: set[str] = set()
+        self.faults: dict[str, Exception] = {}  # of the next call of a name, after the router has obeyed
 
     async def start(self) -> None: ...
 
     async def add(self, url: str) -> None:
         self.engines.add(url)
+        self._fail("add")
 
     async def remove(self, url: str) -> None:
         self.engines.discard(url)
+        self._fail("remove")
+
+    def _fail(self, call: str) -> None:
+        if call in self.faults:
+            raise self.faults.pop(call)
 
     async def finish_removals(self) -> None: ...
 
@@ -215,6 +223,18 @@ async def test_engine_that_two_calls_retire_at_once_is_replaced_once() -> None:
         await asyncio.gather(pool._retire(client), pool._retire(client))
         await until(lambda: pool.replaced == 1)
         assert (servers[0].starts, len(routed)) == (2, 2)
+
+
+@pytest.mark.parametrize("fault", [TimeoutError(), aiohttp.ClientConnectionError(), EngineCallError("refused")])
+@pytest.mark.parametrize(("call", "starts"), [("remove", 2), ("add", 3)])
+async def test_engine_is_replaced_although_a_call_of_the_router_fails(call: str, starts: int, fault: Exception) -> None:
+    server = Server()
+    server.starting.set()
+    async with watched(server) as (pool, routed):
+        pool.router.faults = {call: fault}  # type: ignore[attr-defined]
+        server.delay = 60.0
+        await until(lambda: pool.replaced == 1)
+        assert (server.starts, routed) == (starts, {pool.clients()[0].url})
 
 
 async def test_engine_that_is_paused_for_new_weights_is_not_probed() -> None:

@@ -103,7 +103,7 @@ class EnginePool:
         self._serving.set()
 
     async def watch(self) -> None:
-        """Replace dead engines and a dead router until cancelled. Raises a group of EngineErrors if that fails."""
+        """Replace dead engines and a dead router until cancelled. Raises a group of errors if that fails for good."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_processes(tasks))
             if self._probe_seconds:
@@ -159,7 +159,7 @@ class EnginePool:
                 logger.info("engine %d has recovered", slot.number, extra=event("EngineRecovered"))
                 await self.router.add(slot.client.url)
                 self.slow.discard(slot.number)
-        except (EngineCallError, aiohttp.ClientError):
+        except (EngineCallError, aiohttp.ClientError, TimeoutError):
             logger.exception("the router did not change its use of engine %d; retrying", slot.number)
 
     def _in_repair(self, slot: EngineSlot) -> bool:
@@ -172,10 +172,8 @@ class EnginePool:
 
     async def update_weights(self, version: int) -> None:
         """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
-        trainer_lock. Engines that sleep wake up first.
-
-        `watch` replaces an engine that fails. Raises EngineError when each transfer fails.
-        """
+        trainer_lock. Engines that sleep wake up first. `watch` replaces an engine that fails. Raises EngineError when
+        each transfer fails."""
         if self._source is None:
             raise EngineError("update_weights was called before attach: the pool has no weight source")
         self._version = version
@@ -230,8 +228,9 @@ class EnginePool:
                 async with self._lock_of(slot):
                     await self._send_weights(slot)
             await self._route_to(slot)
-        except EngineError:
-            slot.client = None
+        except (EngineError, aiohttp.ClientError, TimeoutError):
+            if slot.client is not None:
+                await self._retire(slot.client)
             if slot.restarts >= RESTARTS:
                 raise
             logger.exception("engine %d could not be replaced; retrying", slot.number, extra=event("EngineNotReplaced"))
@@ -266,10 +265,11 @@ class EnginePool:
     async def _route_to(self, slot: EngineSlot) -> None:
         """Let the router use a new engine."""
         assert slot.client is not None
-        await self.router.add(slot.client.url)
+        url = slot.client.url
+        await self.router.add(url)
         self._serving.set()
         text = "engine %d is replaced; it serves version %d at %s"
-        logger.info(text, slot.number, self._version, slot.client.url, extra=event("EngineReplaced"))
+        logger.info(text, slot.number, self._version, url, extra=event("EngineReplaced"))
 
     async def _call_all(self, call: Literal["sleep", "wake"]) -> None:
         clients = self.clients()
@@ -295,6 +295,6 @@ class EnginePool:
                 await self._route_around(other, "healthy")
         try:
             await self.router.remove(client.url)
-        except (EngineCallError, aiohttp.ClientError):
+        except (EngineCallError, aiohttp.ClientError, TimeoutError):
             logger.exception("engine %d could not be removed from the router", slot.number)
         await slot.handle.stop()
