@@ -50,7 +50,7 @@ async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
     server = ServerSettings(model=str(folder), dtype="float32", gpus=0, context_tokens=4096)
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "judge-router.log")
-        pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", "127.0.0.1")], router, "judge")
+        pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", "127.0.0.1")], router, http, "judge")
         try:
             await pool.start()
             spec = judge_spec(max_tokens=64, context_tokens=4096, timeout_seconds=60)

@@ -141,7 +141,7 @@ class AttemptComponents:
             for i in range(judge.engines)
         ]
         router = Router.on(ray.util.get_node_ip_address(), self._http, self._job.logs / "judge-router.log")
-        return StaticEnginePool(handles, router, "judge")
+        return StaticEnginePool(handles, router, self._http, "judge")
 
     async def _prepare_workers(self) -> TaskCounts:
         assert self.pool is not None

@@ -29,6 +29,7 @@ class EngineSlot:
     control_timeout: float = CONTROL_TIMEOUT
     client: EngineClient | None = None  # None while the engine starts
     restarts: int = 0
+    start_seconds: float = START_SECONDS
 
     async def start(
         self, http: aiohttp.ClientSession, ranks: int, joined: Joined = at_once, *, reads_model: bool = True
@@ -39,11 +40,11 @@ class EngineSlot:
         """
         await joined(self.number + 1)
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 url = await self.handle.start(reads_model=reads_model)
         except TimeoutError as error:
             await self.handle.stop()
-            raise EngineStartError(f"engine {self.number} did not start in {START_SECONDS:.0f} s") from error
+            raise EngineStartError(f"engine {self.number} did not start in {self.start_seconds:.0f} s") from error
         self.client = EngineClient(
             url, http, ranks=ranks, locations=self.handle.locations, control_timeout=self.control_timeout
         )

@@ -129,4 +129,4 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         port=names.ROUTER_PORT,
         spec=rollout.router,
     )
-    return StaticEnginePool(handles, router, "evaluation")
+    return StaticEnginePool(handles, router, http, "evaluation")
