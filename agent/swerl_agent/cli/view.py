@@ -92,11 +92,13 @@ async def _authenticator(options: Options) -> AsyncIterator[Authenticator]:
 def _open_index(root: Path, named: Path | None) -> EpisodeIndex:
     import sqlite3
 
-    from swerl_agent.console import EpisodeIndex, index_path
+    from swerl_agent.console import EpisodeIndex, index_path, is_foreign
 
     home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache/swerl")
     path = named or index_path(root, home / "console")
     try:
+        if named and is_foreign(named):
+            raise click.UsageError(f"{named} is no index of the console; name another --index")
         return EpisodeIndex(root, path)
     except (OSError, sqlite3.Error) as error:
         raise click.UsageError(f"{path}: the index cannot be written: {error}; name another --index") from error

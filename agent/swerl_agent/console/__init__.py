@@ -9,7 +9,7 @@ from .access import ConsoleAccess
 from .app import console_application
 from .ground_truth import GroundTruthSource
 from .handlers import Handlers
-from .index import EpisodeIndex, index_path
+from .index import EpisodeIndex, index_path, is_foreign
 from .rendering import Pages
 from .serving import serve_console
 from .visitors import Authenticator, KubernetesToken, ProxyHeader, Reviews, SharedToken
@@ -27,5 +27,6 @@ __all__ = [
     "SharedToken",
     "console_application",
     "index_path",
+    "is_foreign",
     "serve_console",
 ]

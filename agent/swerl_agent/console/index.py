@@ -48,6 +48,20 @@ def index_path(root: Path, cache: Path) -> Path:
     return cache / f"{digest}.sqlite"
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether the file exists and is something else than an index, so that it must not be overwritten."""
+    if not path.exists() or (path.is_file() and path.stat().st_size == 0):
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            tables = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            raise
+        return True
+    return bool(tables) and "episodes" not in tables
+
+
 class EpisodeIndex:
     """The index of `root` in the file `path`."""
 
@@ -71,7 +85,9 @@ class EpisodeIndex:
                 found: int = database.execute("pragma user_version").fetchone()[0]
                 database.execute("select path from episodes limit 1")
                 return found == VERSION
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if "locked" in str(error):
+                raise
             return False
 
     @contextmanager

@@ -57,16 +57,23 @@ def _placed(job: Json, namespace: str) -> Json:
     }
 
 
-async def suspend(client: KubeClient, namespace: str, name: str) -> None:
-    """Ask the operator to delete the running attempt; checkpoints stay."""
-    _refuse_finished(await find_job(client, namespace, name), "be suspended")
-    await client.patch(API_VERSION, RESOURCE, namespace, name, {"spec": {"suspend": True}})
+async def suspend(client: KubeClient, namespace: str, name: str) -> bool:
+    """Ask the operator to delete the running attempt; checkpoints stay. False if the job is suspended already."""
+    return await _set_suspend(client, namespace, name, True, "be suspended")
 
 
-async def resume(client: KubeClient, namespace: str, name: str) -> None:
-    """Ask the operator to start the next attempt of a suspended job."""
-    _refuse_finished(await find_job(client, namespace, name), "be resumed")
-    await client.patch(API_VERSION, RESOURCE, namespace, name, {"spec": {"suspend": False}})
+async def resume(client: KubeClient, namespace: str, name: str) -> bool:
+    """Ask the operator to start the next attempt of a suspended job. False if the job is not suspended."""
+    return await _set_suspend(client, namespace, name, False, "be resumed")
+
+
+async def _set_suspend(client: KubeClient, namespace: str, name: str, value: bool, what: str) -> bool:
+    job = await find_job(client, namespace, name)
+    _refuse_finished(job, what)
+    if bool(job["spec"].get("suspend")) == value:
+        return False
+    await client.patch(API_VERSION, RESOURCE, namespace, name, {"spec": {"suspend": value}})
+    return True
 
 
 async def cancel(client: KubeClient, namespace: str, name: str, *, seconds: float) -> bool:

@@ -59,10 +59,13 @@ async def validate(
     client: KubeClient | None,
     namespace: str,
     *,
+    beside: Sequence[Json] = (),
     registries: RegistryLimits | None = None,
     credentials: Mapping[str, Credentials] | None = None,
 ) -> Validation:
-    """Check `job`; without a client the cluster is not asked, without `registries` no registry is."""
+    """Check `job`; without a client the cluster is not asked, without `registries` no registry is.
+
+    `beside`: objects that are created with it."""
     found = Validation(file_faults(job, await _machines(client) if client else None))
     if found.errors:
         found.unchecked.append("the cluster and the registries: correct the file first")
@@ -71,7 +74,7 @@ async def validate(
         found.unchecked.append("rules between fields and named objects: no cluster was asked")
     else:
         await _ask_server(found, client, namespace, job)
-        await _look_for_objects(found, client, namespace, job["spec"])
+        await _look_for_objects(found, client, namespace, job["spec"], beside)
     if registries is not None:
         found.faults += await image_faults(named_images(job["spec"]), registries, credentials or {})
     return found
@@ -146,8 +149,13 @@ def _not_found(namespace: str, message: str) -> Fault:
     return Fault("apiVersion", shown(API_VERSION), "the cluster does not serve SweRLJobs", remedy)
 
 
-async def _look_for_objects(found: Validation, client: KubeClient, namespace: str, spec: Json) -> None:
+async def _look_for_objects(
+    found: Validation, client: KubeClient, namespace: str, spec: Json, beside: Sequence[Json]
+) -> None:
+    coming = {(each.get("kind"), (each.get("metadata") or {}).get("name")) for each in beside}
     for need in named_objects(spec):
+        if (need.kind, need.name) in coming:
+            continue
         place = namespace if need.namespaced else None
         try:
             if await client.find(need.api, need.resource, place, need.name) is None:

@@ -103,6 +103,18 @@ def test_objects_that_do_not_exist_are_named_before_the_job_is_created(
     assert "absent" not in kubectl(kubeconfig, "-n", namespace, "get", "swerl", "-o", "name")
 
 
+def test_objects_beside_the_job_are_left_to_kubectl(place: list[str], tmp_path: Path) -> None:
+    body = job("beside", checkpoint={"volume": {"persistentVolumeClaim": {"claimName": "in-the-file"}}})
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "in-the-file"}}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump_all([claim, body]))
+    note = f"PersistentVolumeClaim in-the-file: `swerl submit` creates the SweRLJob alone, `kubectl apply -f {path}`"
+    done = swerl("validate", str(path), "--no-images", place=place)
+    assert done.returncode == 0 and note in done.stdout, done
+    done = swerl("submit", str(path), "--no-images", place=place)
+    assert done.returncode == 1 and "no such PersistentVolumeClaim" in done.stdout and note in done.stdout, done
+
+
 def test_job_without_an_operator_is_listed_and_explained(place: list[str], tmp_path: Path) -> None:
     path = written(tmp_path, job("unseen", suspend=True))
     assert swerl("validate", path, "--no-images", place=place).returncode == 0
@@ -129,6 +141,8 @@ def test_job_is_suspended_resumed_and_cancelled(
         assert done.returncode == 0, done.stderr
         spec = kubectl(kubeconfig, "-n", namespace, "get", "swerl", "steered", "-o", "jsonpath={.spec.suspend}")
         assert spec == suspended
+        again = swerl(verb, "steered", place=place)
+        assert again.returncode == 0 and "suspended; nothing changed" in again.stdout, again
     refused = swerl("cancel", "steered", place=place)
     assert refused.returncode == 2 and "--yes" in refused.stderr
     done = swerl("cancel", "steered", "--yes", "--wait", "20", place=place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ async def validate_file(options: Options) -> int:
     file = read_job_file(Path(options.file))
     if options.offline:
         found = await validate(file.job, None, file.namespace or "")
+        found.unchecked += _left_to_kubectl(file)
     else:
         async with open_client(options) as client:
-            found = await _validated(client, options, file)
+            found = await _validated(client, options, file, beside=file.others)
     print_result(options, _document(found), _lines(found, file))
     return 1 if found.errors else 0
 
@@ -58,18 +60,29 @@ async def submit_file(options: Options) -> int:
         created = await submit(client, namespace, file.job)
     name = created["metadata"]["name"]
     if not is_json(options):
-        print(*(fault.as_text() for fault in found.faults), sep="\n", end="\n" if found.faults else "", file=sys.stderr)
+        notes = [*(fault.as_text() for fault in found.faults), *_left_to_kubectl(file)]
+        print(*notes, sep="\n", end="\n" if notes else "", file=sys.stderr)
     lines = [f"SweRLJob {name} created in {namespace}; `swerl watch {name} -n {namespace}` follows it"]
     print_result(options, {"name": name, "namespace": namespace, "uid": created["metadata"]["uid"]}, lines)
     return 0
 
 
-async def _validated(client: Any, options: Options, file: JobFile) -> Validation:
+async def _validated(
+    client: Any, options: Options, file: JobFile, *, beside: Sequence[dict[str, Any]] = ()
+) -> Validation:
     limits = None if options.no_images else RegistryLimits(retries=0, plain_http=frozenset(options.plain_http))
     namespace = options.namespace or file.namespace or client.namespace
-    return await validate(
-        file.job, client, namespace, registries=limits, credentials=registry_credentials(options) if limits else None
-    )
+    credentials = registry_credentials(options) if limits else None
+    found = await validate(file.job, client, namespace, beside=beside, registries=limits, credentials=credentials)
+    found.unchecked += _left_to_kubectl(file)
+    return found
+
+
+def _left_to_kubectl(file: JobFile) -> list[str]:
+    """What the file has beside its job."""
+    named = ", ".join(f"{each.get('kind')} {(each.get('metadata') or {}).get('name')}" for each in file.others)
+    remedy = f"`swerl submit` creates the SweRLJob alone, `kubectl apply -f {file.path}` creates all"
+    return [f"{named}: {remedy}"] if named else []
 
 
 def _document(found: Validation) -> dict[str, Any]:

@@ -57,7 +57,8 @@ async def describe_job(options: Options) -> int:
 @runs
 async def suspend_job(options: Options) -> int:
     """0."""
-    return await _changed(options, jobs.suspend, "will be suspended; `swerl resume {name}` continues it")
+    changed = "will be suspended; `swerl resume {name}` continues it"
+    return await _changed(options, jobs.suspend, changed, "is suspended")
 
 
 @click.command("resume", help="Continue the suspended SweRLJob NAME from its newest checkpoint.")
@@ -66,7 +67,8 @@ async def suspend_job(options: Options) -> int:
 @runs
 async def resume_job(options: Options) -> int:
     """0."""
-    return await _changed(options, jobs.resume, "will start its next attempt; `swerl watch {name}` follows it")
+    changed = "will start its next attempt; `swerl watch {name}` follows it"
+    return await _changed(options, jobs.resume, changed, "is not suspended")
 
 
 @click.command("retry", help="Start another attempt of the failed SweRLJob NAME from its newest checkpoint.")
@@ -105,10 +107,14 @@ def _confirmed(question: str) -> bool:
     return click.confirm(question, err=True)
 
 
-async def _changed(options: Options, change: Callable[[KubeClient, str, str], Awaitable[object]], text: str) -> int:
+async def _changed(
+    options: Options, change: Callable[[KubeClient, str, str], Awaitable[object]], text: str, otherwise: str = ""
+) -> int:
+    """0; prints `text`, or `otherwise` where `change` answers False."""
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
-        await change(client, namespace, options.name)
-    line = f"SweRLJob {options.name} {text.format(name=options.name)}"
+        changed = await change(client, namespace, options.name)
+    words = f"{otherwise}; nothing changed" if changed is False else text.format(name=options.name)
+    line = f"SweRLJob {options.name} {words}"
     print_result(options, {"name": options.name, "namespace": namespace}, [line])
     return 0

@@ -79,6 +79,15 @@ async def test_other_addresses_need_the_printed_token(
         assert await stop(process) == 0
 
 
+async def test_file_that_is_no_index_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results.jsonl").write_text("{}")
+    process = await command(tmp_path, "results", "--index", str(tmp_path / "results.jsonl"))
+    _, stderr = await process.communicate()
+    assert process.returncode == 2 and "results.jsonl is no index of the console" in stderr.decode()
+    assert (tmp_path / "results.jsonl").read_text() == "{}"
+
+
 @pytest.mark.parametrize("folder", ["missing", "file"])
 async def test_folder_that_is_none_is_named(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()

@@ -7,10 +7,11 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from swerl_agent.console import EpisodeIndex, index_path
+from swerl_agent.console import EpisodeIndex, index_path, is_foreign
 from swerl_agent.console.query import Filters, episodes, runs
 
 from .artifacts import RESOLVED, episode, write_evaluation, write_job, write_rollout
@@ -90,6 +91,29 @@ def test_broken_index_is_built_again(root: Path, content: bytes) -> None:
     write_job(root / "demo", steps=1)
     (root / ".swerl-index.sqlite").write_bytes(content)
     assert opened(root).scan() == 8
+
+
+def test_files_that_are_no_index_are_foreign(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text('{"instance_id": "o__r-1"}')
+    (tmp_path / "empty").touch()
+    for name, table in (("other", "things"), ("index", "episodes")):
+        with sqlite3.connect(tmp_path / name) as database:
+            database.execute(f"create table {table} (path)")
+    found = {name: is_foreign(tmp_path / name) for name in ("text", "empty", "other", "index", "absent")}
+    assert found == {"text": True, "empty": False, "other": True, "index": False, "absent": False}
+    assert is_foreign(tmp_path)
+
+
+def test_locked_index_is_not_deleted(root: Path) -> None:
+    write_job(root / "demo", steps=1)
+    opened(root).scan()
+    path = root / ".swerl-index.sqlite"
+    before = path.read_bytes()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("begin exclusive")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            opened(root)
+    assert path.read_bytes() == before
 
 
 def test_index_of_another_version_is_built_again(root: Path) -> None:
