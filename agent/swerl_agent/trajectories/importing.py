@@ -17,7 +17,7 @@ from swerl_agent.episode.artifacts import artifact_prefix, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.verdict import Status
 
-from .fields import listed, text
+from .fields import integer, listed, read_object, text
 from .foreign import foreign_episode
 
 OUTCOMES: Mapping[str, Status] = {  # lists of ids in a report of the SWE-bench harness
@@ -50,20 +50,44 @@ def import_trajectories(
 
     `verdicts` by task's id. Raises OSError when the disk refuses.
     """
-    count, seen = ImportCount(), Counter[str]()
+    count, numbers = ImportCount(), _Numbers(output)
     for file in (file for path in paths for file in trajectory_files(path, NAMES)):
         try:
             content = trajectory_content(file)
             name = instance_id(file, content)
-            written = _import(file, name, seen[name], content, output, (verdicts or {}).get(name))
+            written = _import(file, name, numbers.of(name, file), content, output, (verdicts or {}).get(name))
         except TrajectoryError as error:
             count.failed += 1
             on_error(error)
             continue
-        seen[name] += 1
+        numbers.keep(name, file)
         count.episodes += written
         count.known += not written
     return count
+
+
+class _Numbers:
+    """The index of each imported file among the episodes of its task: that of an earlier import, else the next one."""
+
+    def __init__(self, output: Path) -> None:
+        self._known: dict[tuple[str, str], int] = {}
+        self._next = Counter[str]()
+        for meta in map(read_object, output.glob("*/meta.json")):
+            index = integer(meta.get("index"))
+            if index is not None and (origin := text(meta.get("imported_from"))):
+                self._record(text(meta.get("instance_id")), str(Path(origin).absolute()), index)
+
+    def of(self, name: str, file: Path) -> int:
+        """The index of the episode of task `name` in `file`."""
+        return self._known.get((name, str(file.resolve())), self._next[name])
+
+    def keep(self, name: str, file: Path) -> None:
+        """Take the index that `of` returned."""
+        self._record(name, str(file.resolve()), self.of(name, file))
+
+    def _record(self, name: str, origin: str, index: int) -> None:
+        self._known[name, origin] = index
+        self._next[name] = max(self._next[name], index + 1)
 
 
 def _import(
@@ -81,7 +105,7 @@ def _import(
     ended = max(EARLIEST, file.stat().st_mtime_ns)
     if (output / f"{artifact_prefix(episode)}{ended}").exists():
         return False
-    meta |= {"imported_from": str(file), **({"reward": int(verdict.resolved)} if verdict else {})}
+    meta |= {"imported_from": str(file.resolve()), **({"reward": int(verdict.resolved)} if verdict else {})}
     write_artifacts(output, episode, verdict, meta=meta, ended=ended)
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,40 @@ def test_repeated_import_adds_what_is_new(tmp_path: Path) -> None:
     (tmp_path / "b.traj").write_text(json.dumps(SWE_AGENT))
     count, _ = imported(tmp_path / "a.traj.json", tmp_path / "b.traj", output=tmp_path / "out")
     assert (count.episodes, count.known) == (1, 1)
+
+
+def test_files_that_sort_before_others_do_not_repeat_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(run: str) -> Path:
+        file = tmp_path / f"runs/{run}/kit__kit-1.traj"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(SWE_AGENT))
+        return file
+
+    later = write("c"), write("d")
+    imported(tmp_path / "runs", output=tmp_path / "out")
+    earlier = write("a")
+    monkeypatch.chdir(tmp_path)
+    count, _ = imported(Path("runs"), output=Path("out"))
+    assert (count.episodes, count.known) == (1, 2)
+    found = [json.loads(path.read_bytes()) for path in (tmp_path / "out").glob("*/meta.json")]
+    assert {each["imported_from"]: each["index"] for each in found} == {
+        str(file): index for index, file in enumerate([*later, earlier])
+    }
+
+
+def test_changed_file_is_imported_again_under_its_number(tmp_path: Path) -> None:
+    for name in ("a.traj", "b.traj"):
+        (tmp_path / name).write_text(json.dumps({**SWE_AGENT, "instance_id": "kit__kit-1"}))
+    imported(tmp_path, output=tmp_path / "out")
+    os.utime(tmp_path / "b.traj", ns=(2 * 10**18,) * 2)
+    count, _ = imported(tmp_path, output=tmp_path / "out")
+    assert (count.episodes, count.known) == (1, 1)
+    found = [json.loads(path.read_bytes()) for path in (tmp_path / "out").glob("*/meta.json")]
+    assert sorted((Path(each["imported_from"]).name, each["index"]) for each in found) == [
+        ("a.traj", 0),
+        ("b.traj", 1),
+        ("b.traj", 1),
+    ]
 
 
 def test_report_of_the_harness_gives_verdicts(tmp_path: Path) -> None:
