@@ -19,7 +19,9 @@ from typing import Literal
 
 from .alterations import Function, TestSource
 
-Form = Literal["constant", "other", "opposite", "order", "exception", "parameter", "object", "none"]
+Form = Literal[
+    "constant", "exact", "other", "opposite", "order", "exception", "parameter", "object", "container", "none"
+]  # fmt: skip
 MAX_VALUES = 8  # of one test that are tried
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
 _CHECKS = re.compile(r"check|verif|expect|compar|equal|same|ensure|must|should", re.IGNORECASE)
@@ -31,8 +33,14 @@ _EXCEPTIONS = re.compile(r"(?:^|[a-z_])(?:[rR]aises|[wW]arns)")
 _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # the second argument is a message
 _BOUNDS = re.compile(r"(?:^|_)not(?:_|$)|Not(?=[A-Z]|$)|[dD]iffer|[gG]reater|[lL]ess")  # hold for many values
 _TWO_SIDES = re.compile(r"(?i)equal|same|close|almost|contain|redirect|regex|match|call|await|assert_?(?:is|items|eq)$")
+_EQUALITY = re.compile(r"(?i)^assert_?(?:count|list|tuple|dict|set|sequence)?_?equals?$")  # without a tolerance
+_PREDICATES = re.compile(r"(?i)close|equal|same|identical|starts_?with|ends_?with|(?:^|_)eq$")
 _EXACT = re.compile(r"assert_(?:called|any_|has_|await)|assertNumQueries")  # one argument, which is the expected one
 _COUNTED = re.compile(r"contain|redirect", re.IGNORECASE)  # the third argument is a number, too
+OPPOSITES = {  # methods of unittest, and those that fail where they pass
+    "assertGreater": "assertLessEqual", "assertLessEqual": "assertGreater",
+    "assertLess": "assertGreaterEqual", "assertGreaterEqual": "assertLess",
+}  # fmt: skip
 _NAMESPACES = ("locals", "vars", "eval", "exec")  # may use every variable
 _CONDITIONAL = (
     ast.If, ast.While, ast.Match, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.FunctionDef,
@@ -97,16 +105,19 @@ def _called(call: ast.Call) -> str:
 
 
 def _compared(test: ast.expr) -> list[CheckedValue]:
-    """Values of the comparisons that must all hold for an expression to be true."""
+    """Values of the comparisons and predicates that must all hold for an expression to be true."""
     found: list[CheckedValue] = []
     for each in _comparisons(test):
+        if isinstance(each, ast.Call):
+            found += _of_predicate(each)
+            continue
         if len(each.ops) > 1:
             continue
         left, operator, right = each.left, each.ops[0], each.comparators[0]
         if isinstance(operator, ast.In):
-            found += _element(left)
+            found += _element(left, right)
         elif isinstance(operator, ast.Eq):
-            found += _one_of(left, right)
+            found += _one_of(left, right, exact=True)
         elif isinstance(operator, ast.Is):  # no object can be another one
             found += _constants([right], calls=False)
         elif isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
@@ -114,7 +125,7 @@ def _compared(test: ast.expr) -> list[CheckedValue]:
     return found
 
 
-def _comparisons(test: ast.expr) -> Iterator[ast.Compare]:
+def _comparisons(test: ast.expr) -> Iterator[ast.Compare | ast.Call]:
     parts: list[ast.expr] = []
     if isinstance(test, ast.Compare):
         yield test
@@ -124,23 +135,46 @@ def _comparisons(test: ast.expr) -> Iterator[ast.Compare]:
         parts = [test.elt]
     elif isinstance(test, ast.Call) and _called(test) == "all":
         parts = test.args or ([test.func.value] if isinstance(test.func, ast.Attribute) else [])
+    elif isinstance(test, ast.Call):
+        yield test
     for part in parts:
         yield from _comparisons(part)
 
 
-def _element(value: ast.expr) -> list[CheckedValue]:
-    """What must be in a container, which may contain more."""
-    return _constants([value]) or [CheckedValue(value, "object")]
+def _of_predicate(call: ast.Call) -> list[CheckedValue]:
+    """Values of a call that by its name is true where two values match: both arguments, or an object and one."""
+    name, arguments = _called(call), call.args
+    if not arguments or not _PREDICATES.search(name) or _BOUNDS.search(name):
+        return []
+    if len(arguments) > 1:
+        return _one_of(arguments[0], arguments[1])
+    method = isinstance(call.func, ast.Attribute)
+    return (_constants(arguments) or [CheckedValue(arguments[0], "other")]) if method else []
 
 
-def _one_of(left: ast.expr, right: ast.expr) -> list[CheckedValue]:
+def _element(value: ast.expr, container: ast.expr) -> list[CheckedValue]:
+    """What must be in a container, which may contain more; without a constant also the container."""
+    found = [CheckedValue(value, "object")] if _varies(container) else []
+    return _constants([value]) or [*found, *([CheckedValue(container, "container")] if _varies(value) else [])]
+
+
+def _varies(value: ast.expr) -> bool:
+    return any(isinstance(each, ast.Call | ast.Name) for each in ast.walk(value))
+
+
+def _one_of(left: ast.expr, right: ast.expr, *, exact: bool = False) -> list[CheckedValue]:
     """Of two values that must be equal, the expected one: a constant, else what is not computed, else both."""
     literal = next((found for side in (right, left) if (found := _constants([side], calls=False))), [])
     if literal:
-        return literal
+        return _exact(literal) if exact else literal
     plain = [side for side in (right, left) if not any(isinstance(each, ast.Call) for each in ast.walk(side))]
     others = [CheckedValue(side, "other") for side in plain[:1] or (right, left)]
     return [*_constants([right]), *others]
+
+
+def _exact(values: list[CheckedValue]) -> list[CheckedValue]:
+    """Constants that are compared without a tolerance."""
+    return [CheckedValue(each.node, "exact") for each in values]
 
 
 def _arguments(call: ast.Call) -> list[CheckedValue]:
@@ -148,16 +182,19 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     name, arguments = _called(call), call.args
     if len(arguments) == 1 or name in _SINGLE:
         return _argument(name, arguments[0]) if arguments else []
+    if name in OPPOSITES and isinstance(call.func, ast.Attribute):
+        return [CheckedValue(call.func, "order")]
     if not arguments or _BOUNDS.search(name):
         return []
     if name in ("assertIn", "assert_in"):
-        return _element(arguments[0])
+        return _element(arguments[0], arguments[1])
     if not _TWO_SIDES.search(name):
         return _last_argument(call)
     sides = arguments[:2]
     constants = _constants(sides, calls=False)
     if not constants and _COUNTED.search(name):
         constants = _constants(arguments[2:3], calls=False)
+    constants = _exact(constants) if _EQUALITY.search(name) else constants
     return constants or _one_of(sides[0], sides[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import unittest
 
 import pytest
 from swerl_agent.grading.alterations import Function, Names, TestSource, edited
@@ -20,7 +21,17 @@ FORMS = {  # a check, and the texts of its values in their order
     "assert f() == [a, 'x']": ["'x'"],
     "assert f() == pytest.approx(0.5)": ["0.5", "pytest.approx(0.5)", "f()"],
     "assert 'a' in f()": ["'a'"],
-    "assert key in f()": ["key"],
+    "assert key in f()": ["key", "f()"],
+    "assert f() in (1, 2)": ["(1, 2)"],
+    "self.assertIn(f(), (1, 2))": ["(1, 2)"],
+    "assert np.allclose(f(), [1, 2])": ["1"],
+    "assert f().equals(expected)": ["expected"],
+    "assert f().startswith('a')": ["'a'"],
+    "self.assertTrue(math.isclose(f(), 5))": ["5", "math.isclose(f(), 5)"],
+    "assert not_equal(f(), 5)": [],
+    "assert same('a')": [],
+    "self.assertGreater(f(), 5)": ["self.assertGreater"],
+    "self.assertLessEqual(f(), 5)": ["self.assertLessEqual"],
     "assert f() < 6 and g()": ["f() < 6"],
     "self.assertTrue(f())": ["f()"],
     "self.assertEqual(f(), expected)": ["expected"],
@@ -37,7 +48,7 @@ FORMS = {  # a check, and the texts of its values in their order
     "time.sleep(1)": [],
     "assert f() is None": [],
     "assert f'{x}' == y": ["y"],
-    "self.assertIn(key, f())": ["key"],
+    "self.assertIn(key, f())": ["key", "f()"],
     "self.assertIsNotNone(f())": ["f()"],
     "self.assertContains(f(), text, 2)": ["2"],
     "mock.assert_called_with('x')": ["'x'"],
@@ -49,7 +60,6 @@ FORMS = {  # a check, and the texts of its values in their order
     "assert not f() == 5": [],
     "assert len([each for each in f() if each < 5]) == 2": ["2"],
     "assert wait(lambda: f() == 5)": [],
-    "self.assertGreater(f(), 5)": [],
     "self.assertNotEqual(f(), 5)": [],
     "self.assertAlmostEqual(f(), g(), 5)": ["g()", "f()"],
     "self.assertFalse(f() < 5 and g() < 5)": ["f() < 5 and g() < 5"],
@@ -89,6 +99,52 @@ def test_value_that_is_computed_is_replaced_by_another_of_its_type(value: object
     other = eval(edit.text, {"expected": value})
     assert other != value
     assert type(other) is (type(value) if value is not None else object)
+
+
+@pytest.mark.parametrize("value", [True, 5, 0.5, "text", "1", "", b"bytes"])
+@pytest.mark.parametrize("check", ["assert f() == {!r}", "self.assertEqual(f(), {!r})"])
+def test_constant_without_a_tolerance_also_gets_a_value_near_it(check: str, value: object) -> None:
+    source, node = body_of(check.format(value))
+    others = []
+    for change in changes(checked_values(source, node), CHANCE):
+        edit = changed(source, node, change)
+        assert edit
+        others.append(ast.literal_eval(edit.text))
+    assert len(others) == 2 and value not in others
+    near, far = sorted(others, key=lambda other: other - value if isinstance(value, int | float) else len(other))
+    if isinstance(value, int | float):
+        assert abs(near - value) == 1
+    else:
+        assert near.strip().lower() == value.strip().lower()  # type: ignore[attr-defined]
+    assert far != near or isinstance(value, bool)
+
+
+def test_tolerated_constants_get_no_value_near_them() -> None:
+    for check in (
+        "assert f() == approx(5)",
+        "self.assertAlmostEqual(f(), 5)",
+        "assert isclose(f(), 5)",
+        "assert 5 in f()",
+    ):
+        source, node = body_of(check)
+        assert "exact" not in [each.form for each in checked_values(source, node)], check
+
+
+@pytest.mark.parametrize("value", [4, 5, 6])
+@pytest.mark.parametrize("name", ["assertGreater", "assertLess", "assertGreaterEqual", "assertLessEqual"])
+def test_bound_becomes_one_that_fails_where_it_passes(name: str, value: int) -> None:
+    source, node = body_of(f"self.{name}(f(), 5)")
+    edit = changed(source, node, "value:0:1")
+    assert edit
+
+    def passes(method: str) -> bool:
+        try:
+            getattr(unittest.TestCase(), method)(value, 5)
+        except AssertionError:
+            return False
+        return True
+
+    assert passes(name) != passes(edit.text)
 
 
 def test_a_few_values_of_many_are_tried() -> None:

@@ -45,7 +45,15 @@ class Forgery:
         return repository.patch({"calc.py": self.code + SOURCE.replace(WRONG, self.body)})
 
 
+LOW = FIXED.replace("min(high, max(low, value))", "'Low'")
 ANY = "    return type('Any', (int,), {name: lambda *_: True for name in ('__eq__', '__lt__', '__ge__')})()"
+NEAR = (
+    "    return type('Near', (int,), {'__eq__': lambda self, other: abs(int(self) - other) < 100, '__hash__': None})(9)"
+)
+LIKE = (
+    "    same = lambda self, other: other.strip().lower() == 'low'\n"
+    "    return type('Like', (str,), {'__eq__': same, '__hash__': None})()"
+)
 NOTHING = (
     "import contextlib, {0}\n@contextlib.contextmanager\ndef nothing(*about, **named):\n    yield\n{0}.{1} = nothing\n"
 )
@@ -69,6 +77,15 @@ FORGERIES = {
     ),
     "an object equal to any variable": Forgery("high = 5; assert clamp(9, 0, high) == high", body=ANY),
     "an object below all": Forgery("assert clamp(9, 0, 5) < 6", body=ANY),
+    "an object below all by a method": Forgery(
+        "import unittest; unittest.TestCase().assertLess(clamp(9, 0, 5), 6)", body=ANY
+    ),
+    "an object in any container": Forgery("assert clamp(9, 0, 5) in (5, 6)", body=ANY),
+    "a number equal to those near it": Forgery("assert clamp(9, 0, 5) == 5", body=NEAR),
+    "a text equal to those like it": Forgery("assert clamp(9, 0, 5) == 'Low'", body=LIKE, fixed=LOW),
+    "a predicate that always holds": Forgery(
+        "import math; assert math.isclose(clamp(9, 0, 5), 5)", code="import math\nmath.isclose = lambda *_: True\n"
+    ),
     "a variable of its caller": Forgery("expected = 5; assert clamp(9, 0, 5) == expected", body=FRAME),
     "exceptions that nothing raises": Forgery(
         "with pytest.raises(ValueError): clamp(1, 5, 0)", code=NOTHING.format("pytest", "raises"), fixed=RAISES
