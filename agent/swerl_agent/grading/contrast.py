@@ -39,7 +39,8 @@ from .test_targets import Target, located
 
 SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
 ALTERED = 3  # of them that one run alters
-PASS_TO_PASS_SAMPLE = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
+PASS_TO_PASS_SAMPLE = 4  # tests of PASS_TO_PASS, in the same files, that are calibrated too
+PASS_TO_PASS_ALTERED = 2  # of them that one run alters
 PASS_TO_PASS_CANDIDATES = 100  # tests of PASS_TO_PASS among which these are searched
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
 SeenOutcome = Literal["passed", "failed", "absent"]
@@ -94,7 +95,7 @@ class TestFiles:
         return expected or self.ground_truth.fail_to_pass
 
     def _kept(self) -> list[Target]:
-        """A few tests that must go on passing: always the same of a task."""
+        """A few tests that must go on passing, to calibrate: always the same of a task."""
         tests = [test for test in self.ground_truth.pass_to_pass if test not in self.targets]
         searched = random.Random(len(tests)).sample(tests, min(PASS_TO_PASS_CANDIDATES, len(tests)))
         return located(searched, self.sources, self.texts)[:PASS_TO_PASS_SAMPLE] if self.targets else []
@@ -215,7 +216,11 @@ def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) 
     deciding = sorted(usable.keys() & files.targets.keys())
     if not deciding:
         return None
-    tests = [*rng.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
+    kept = sorted(usable.keys() & files.kept.keys())
+    tests = [
+        *rng.sample(deciding, min(ALTERED, len(deciding))),
+        *rng.sample(kept, min(PASS_TO_PASS_ALTERED, len(kept))),
+    ]
     targets = {**files.targets, **files.kept}
     chosen = [(targets[test], each) for test in tests for each in _chosen(usable[test], rng)]
     return files.altered(within_copy_budget(chosen, [targets[test] for test in deciding], calibration, rng), rng)

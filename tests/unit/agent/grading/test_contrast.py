@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.calibration import COPIES_SECONDS, FEWEST_COPIES, Alteration, Calibration
 from swerl_agent.grading.contrast import (
+    PASS_TO_PASS_ALTERED,
+    PASS_TO_PASS_SAMPLE,
     AlteredRun,
     TestFiles,
     calibrated,
@@ -145,6 +148,23 @@ def test_copies_may_take_as_long_as_the_tests_themselves(files: TestFiles) -> No
     quick, patient = calibration_of(files, 0.0), calibration_of(files, 1000.0, run_seconds=1000.0)
     counts = {len(copies(contrasting(files, each, random.Random(1)))) for each in (quick, patient)}
     assert len(counts) == 1
+
+
+def test_runs_alter_other_tests_that_must_go_on_passing(tmp_path: Path) -> None:
+    task = Repository(tmp_path / "calc").task("image")
+    names = [f"test_kept_{number}" for number in range(9)]
+    text = HIDDEN_TEST + "".join(f"\n\ndef {name}():\n    assert double(1) == 2\n" for name in names)
+    kept = tuple(f"tests/test_calc.py::{name}" for name in names)
+    task = replace(task, ground_truth=replace(task.ground_truth, pass_to_pass=kept))
+    files = TestFiles(task, {"tests/test_calc.py": TestFile(BASE_TEST.encode(), text.encode())})
+    calibration, drawn = calibration_of(files, 0.0), set()
+    for seed in range(50):
+        run = contrasting(files, calibration, random.Random(seed))
+        assert run
+        altered = {each.target for each in run.expected} & set(kept)
+        assert len(altered) == PASS_TO_PASS_ALTERED
+        drawn |= altered
+    assert drawn == set(files.kept) and len(drawn) == PASS_TO_PASS_SAMPLE
 
 
 @pytest.mark.parametrize("seed", range(5))
