@@ -17,3 +17,4 @@ class ClusterConfig:
     tls: ssl.SSLContext | None  # None for plain http
     credentials: Credentials
     proxy: str | None = None  # URL of the HTTP proxy to the server
+    impersonation: tuple[tuple[str, str], ...] = ()  # headers that name the user to act as; a name may repeat

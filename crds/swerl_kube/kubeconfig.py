@@ -2,7 +2,8 @@
 
 Guarantees: of several files the first that sets a value wins (an entry of clusters, contexts, users by its name, and
 current-context). Files that do not exist are skipped. A relative path is relative to the file that contains it.
-`proxy-url` and `tls-server-name` are supported. The `kubernetes` package runs credential plugins (see plugins.py); it
+`proxy-url`, `tls-server-name` and the impersonation of a user (`as`, `as-uid`, `as-groups`, `as-user-extra`) are
+supported; a proxy that is not HTTP is refused. The `kubernetes` package runs credential plugins (see plugins.py); it
 is imported only for a user that has one.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -22,6 +24,7 @@ from .credentials import Credentials, PluginCredentials, TokenFile, load_client_
 from .errors import ConfigError
 from .plugins import auth_provider, exec_plugin
 
+_HEADER_CHARACTERS = "!#$&'*+^`|"  # of a header's name, besides those that `quote` leaves; `%` begins an escape
 _SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 
@@ -106,7 +109,8 @@ def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> Cluste
         namespace=chosen.text("namespace") or "default",
         tls=tls,
         credentials=_credentials(config, name, cluster, user, tls),
-        proxy=cluster.text("proxy-url") or None,
+        proxy=_proxy(cluster),
+        impersonation=_impersonation(user) if user is not None else (),
     )
 
 
@@ -118,6 +122,28 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"kubeconfig {path} is not a mapping")
     return document
+
+
+def _proxy(cluster: Entry) -> str | None:
+    url = cluster.text("proxy-url")
+    if url and not url.lower().startswith(("http://", "https://")):
+        raise ConfigError(f"{cluster}: proxy-url {url!r} is not supported; use an http:// or https:// proxy")
+    return url or None
+
+
+def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+    """Headers that make the API server act as another user, as kubectl sends them."""
+    name, uid = user.text("as"), user.text("as-uid")
+    groups, extra = user.fields.get("as-groups") or [], user.fields.get("as-user-extra") or {}
+    if not name:
+        if uid or groups or extra:
+            raise ConfigError(f"{user}: as-uid, as-groups and as-user-extra need the user to act as, in the field `as`")
+        return ()
+    headers = [("Impersonate-User", name), *(("Impersonate-Group", str(group)) for group in groups)]
+    headers += [("Impersonate-Uid", uid)] if uid else []
+    for key, values in extra.items():
+        headers += [(f"Impersonate-Extra-{quote(str(key), safe=_HEADER_CHARACTERS)}", str(value)) for value in values]
+    return tuple(headers)
 
 
 def _credentials(

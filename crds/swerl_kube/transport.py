@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from multidict import CIMultiDict
 
 from .cluster_config import ClusterConfig
 from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
@@ -102,11 +103,13 @@ class Transport:
             raise KubeError("the client is not open: use it inside `async with`")
         return self._http
 
-    async def headers(self) -> dict[str, str]:
-        """The Authorization header, renewed where it was about to expire; raises ConfigError."""
+    async def headers(self) -> CIMultiDict[str]:
+        """Authorization, renewed where it was about to expire, and the user to act as; raises ConfigError."""
         await self._config.credentials.refresh()
-        authorization = self._config.credentials.authorization()
-        return {"Authorization": authorization} if authorization else {}
+        headers = CIMultiDict(self._config.impersonation)
+        if authorization := self._config.credentials.authorization():
+            headers["Authorization"] = authorization
+        return headers
 
     async def request(
         self,
@@ -192,7 +195,9 @@ class Transport:
     async def _send(
         self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
     ) -> bytes:
-        headers = await self.headers() | ({"Content-Type": content_type} if content_type else {})
+        headers = await self.headers()
+        if content_type:
+            headers["Content-Type"] = content_type
         started, status, request = time.monotonic(), None, f"{method} {path}"
         self._unanswered.request_sent(request)
         try:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import kopf
-from swerl_kube import ClientOptions, ClusterConfig, KubeClient
+from swerl_kube import ClientOptions, ClusterConfig, ConfigError, KubeClient
 from swerl_kube.config import load
 
 from .metrics import Metrics
@@ -28,9 +28,17 @@ def operator_client(metrics: Metrics, options: ClientOptions = OPTIONS) -> KubeC
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Connection(kopf.ConnectionInfo):
-    """kopf's connection over the TLS context of a ClusterConfig."""
+    """kopf's connection over the TLS context of a ClusterConfig, as the user that it names."""
 
     tls: ssl.SSLContext | None = dataclasses.field(default=None, compare=False)
+    impersonation: tuple[tuple[str, str], ...] = ()
+
+    def as_http_headers(self) -> dict[str, str]:
+        if len(headers := dict(self.impersonation)) < len(self.impersonation):
+            raise ConfigError(
+                "kubeconfig: the operator can impersonate a user of one group and one value of each extra"
+            )
+        return headers | super().as_http_headers()
 
     def as_ssl_context(self) -> ssl.SSLContext:
         return self.tls or super().as_ssl_context()
@@ -49,6 +57,7 @@ def kopf_login(config: ClusterConfig) -> Callable[..., Awaitable[kopf.Connection
         return Connection(
             server=config.server,
             tls=config.tls,
+            impersonation=config.impersonation,
             scheme=scheme or None,
             token=token or None,
             proxy_url=config.proxy,

@@ -17,6 +17,7 @@ class ApiServer:
     def __init__(self, tls: ssl.SSLContext | None = None, accepted: set[str] | None = None) -> None:
         self._tls, self._accepted = tls, accepted
         self.authorizations: list[str] = []  # Authorization header of each request
+        self.impersonations: list[list[tuple[str, str]]] = []  # Impersonate- headers of each request
         self.certificates: list[bool] = []  # whether each request came with a client certificate
         self.port = 0
 
@@ -37,6 +38,8 @@ class ApiServer:
     async def _answer(self, request: web.Request) -> web.Response:
         authorization = request.headers.get("Authorization", "")
         self.authorizations.append(authorization)
+        found = [(name, value) for name, value in request.headers.items() if name.startswith("Impersonate-")]
+        self.impersonations.append(found)
         self.certificates.append(bool(request.transport and request.transport.get_extra_info("peercert")))
         if self._accepted is not None and authorization not in self._accepted:
             return web.json_response({"kind": "Status", "reason": "Unauthorized", "message": "who?"}, status=401)

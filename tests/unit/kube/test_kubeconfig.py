@@ -174,6 +174,44 @@ async def test_requests_go_through_the_proxy_of_the_cluster(write: Write) -> Non
         assert len(proxy.request_lines) == len(server.authorizations) == 1
 
 
+async def test_requests_act_as_the_user_that_the_file_names(write: Write) -> None:
+    user = {
+        "token": "admin",
+        "as": "reader",
+        "as-uid": "7",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"Team/é": ["x"]},
+    }
+    async with ApiServer() as server:
+        path = write("a", {"server": f"http://127.0.0.1:{server.port}"}, user)
+        async with KubeClient.from_environment(str(path)) as client:
+            await read_pods(client)
+        assert server.authorizations == ["Bearer admin"]
+        assert server.impersonations == [
+            [
+                ("Impersonate-User", "reader"),
+                ("Impersonate-Group", "a"),
+                ("Impersonate-Group", "b"),
+                ("Impersonate-Uid", "7"),
+                ("Impersonate-Extra-Team%2F%C3%A9", "x"),
+            ]
+        ]
+    info = await kopf_login(read_kubeconfig([write("b", {"server": "http://x"}, {"token": "admin", "as": "reader"})]))()
+    assert info.as_http_headers() == {"Authorization": "Bearer admin", "Impersonate-User": "reader"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "message"),
+    [
+        ({}, {"as-groups": ["a"]}, "need the user to act as, in the field `as`"),
+        ({"proxy-url": "socks5://proxy:1080"}, {}, r"cluster 'a': proxy-url 'socks5://proxy:1080' is not supported"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(write: Write, cluster: Json, user: Json, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_kubeconfig([write("a", {"server": "http://x"} | cluster, user)])
+
+
 @pytest.mark.parametrize("proxied", [False, True])
 async def test_certificate_is_verified_against_the_tls_server_name(write: Write, tmp_path: Path, proxied: bool) -> None:
     pem, key = certificate(tmp_path, "api.internal")
