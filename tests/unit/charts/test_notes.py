@@ -1,0 +1,17 @@
+"""What helm prints after an installation works without a checkout."""
+
+from __future__ import annotations
+
+from swerl_agent.doctor.control_plane import INSTALL_KUBERAY
+
+from tests.unit.docs.pages import ROOT
+
+NOTES = (ROOT / "charts/templates/NOTES.txt").read_text()
+
+
+def test_notes_name_no_file_of_the_repository() -> None:
+    assert "examples/" not in NOTES and "-f swerljob.yaml" not in NOTES
+
+
+def test_notes_name_the_commands_that_install_kuberay() -> None:
+    assert [command for command in INSTALL_KUBERAY.split(" && ") if command not in NOTES] == []
