@@ -18,7 +18,7 @@ from swerl_agent.sandbox import CommandResult, Sandbox
 from swerl_agent.sandbox.streamed import run_streamed
 from swerl_agent.sandbox.terminal import attach, write_all
 
-from .command import Group, Options, keeps, require_one, runs, together
+from .command import Group, Options, keeps, require_one, together
 from .options import cluster_options, open_client
 from .output import is_json, output_option, print_result
 from .pod_options import PULL_POLICIES, egress_option, pull_option
@@ -92,7 +92,7 @@ async def _run_streamed(client: KubeClient, sandbox: Sandbox, options: Options) 
 @click.argument("pod", required=False)
 @click.option("--image", help="create a sandbox of this image; it is deleted when the shell ends")
 @new_sandbox_options
-@runs
+@keeps("a sandbox that existed before is unchanged")
 async def open_shell(options: Options) -> int:
     """Open the shell; its exit code."""
     require_one(options, pod="POD", image="--image")

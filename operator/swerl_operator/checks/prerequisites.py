@@ -140,7 +140,7 @@ def _kuberay_missing() -> Problem:
     text = (
         f"the cluster does not serve {RAY_API} RayCluster; install KubeRay 1.6 or later: "
         "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
-        "helm install kuberay-operator kuberay/kuberay-operator"
+        "helm upgrade --install kuberay-operator kuberay/kuberay-operator"
     )
     return Problem(JobReason.KUBERAY_MISSING, text)
 
