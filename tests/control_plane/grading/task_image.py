@@ -36,6 +36,9 @@ IDENTITY = {
     "GIT_COMMITTER_EMAIL": "a@example.org",
     "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
     "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": "1",  # a collection in the background would change .git while the image is made of it
+    "GIT_CONFIG_KEY_0": "gc.auto",
+    "GIT_CONFIG_VALUE_0": "0",
 }
 
 
