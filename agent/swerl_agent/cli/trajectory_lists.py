@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import io
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from swerl_agent.trajectories.trajectory import Command, Turn
 from swerl_agent.visible import visible
 
 from .command import Options, runs
+from .episode_folder import indexed
 from .output import output_option, print_result
 from .values import PATH, POSITIVE
 
@@ -53,18 +53,12 @@ async def list_episodes(options: Options) -> int:
 
 def _episodes(folder: Path, given: Mapping[str, str], limit: int) -> tuple[int, list[dict[str, Any]]]:
     """How many episodes pass the filters, and the first `limit` of them."""
-    from swerl_agent.console import EpisodeIndex  # needs packages that `show` and `diff` do not
-    from swerl_agent.console.query import PAGE, Filters, episodes
+    from swerl_agent.console.query import PAGE, Filters, episodes  # needs packages that `show` and `diff` do not
 
-    if not folder.is_dir():
-        raise click.UsageError(f"{folder} is no folder; name the output folder of a job or an evaluation")
-    with tempfile.TemporaryDirectory() as cache:
-        index = EpisodeIndex(folder, Path(cache) / "index.sqlite")
-        index.scan()
-        with index.read() as database:
-            total, found = episodes(database, Filters(given), 0)
-            for page in range(1, -(-min(limit, total) // PAGE)):
-                found += episodes(database, Filters(given), page)[1]
+    with indexed(folder) as database:
+        total, found = episodes(database, Filters(given), 0)
+        for page in range(1, -(-min(limit, total) // PAGE)):
+            found += episodes(database, Filters(given), page)[1]
     return total, [_listed(folder, row) for row in found[:limit]]
 
 

@@ -13,6 +13,7 @@ import click
 from swerl_api.addresses import LOOPBACK
 
 from .command import Options, runs
+from .episode_folder import require_folder
 from .options import cluster_options, open_client
 from .signals import stop_event
 from .values import PATH, PORT
@@ -57,8 +58,7 @@ async def command(options: Options) -> int:
     )
 
     root: Path = options.folder
-    if not root.is_dir():
-        raise click.UsageError(f"{root} is no folder; name the output folder of a job or an evaluation")
+    require_folder(root)
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
     handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))

@@ -17,6 +17,7 @@ from swerl_agent.jobs.output import job_output
 from swerl_agent.jobs.plot import plot
 
 from ..command import Options, runs
+from ..episode_folder import indexed
 from ..options import cluster_options, open_client
 from ..output import output_format_option, output_option, print_progress, print_result
 from ..values import NATURAL, PATH, POSITIVE
@@ -118,16 +119,10 @@ async def compare_runs(options: Options) -> int:
 
 def _solved(folder: Path) -> dict[str, Solved]:
     """Resolved and valid samples of each task below a folder."""
-    from swerl_agent.console import EpisodeIndex
     from swerl_agent.console.query import by_task, run_paths
 
-    if not folder.is_dir():
-        raise click.UsageError(f"{folder} is no folder; name the output folder of a job or an evaluation")
-    with tempfile.TemporaryDirectory() as cache:
-        index = EpisodeIndex(folder, Path(cache) / "index.sqlite")
-        index.scan()
-        with index.read() as database:
-            found = by_task(database, run_paths(database))
+    with indexed(folder) as database:
+        found = by_task(database, run_paths(database))
     return {task: _summed(runs) for task, runs in found.items()}
 
 
