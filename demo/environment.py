@@ -1,7 +1,7 @@
 """`python3 -m demo.environment VENV REQUIREMENTS`: the light Python environment, from the standard library alone.
 
 Guarantees: an environment whose pins did not change stays unchanged; an incomplete one is completed the next time;
-a command started by any Python >= 3.11 re-executes itself in it at most once.
+a command started by any Python >= 3.11 re-executes itself in it at most once, and finds the project's packages.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ from cluster.preflight import install
 from demo.cluster import ROOT
 
 DIGEST_FILE = ".requirements"
+SOURCES = [str(ROOT / folder) for folder in ("crds", "operator", "agent", "trainer", ".")]  # as in the Makefile
 
 
 def enter_environment(module: str, arguments: Sequence[str]) -> None:
     """Re-execute as `python -m module` with these arguments in the light environment, which is created if it is
-    missing; returns if this process already runs in it. Raises SystemExit as `ensure` does."""
+    missing; returns if this process already runs in it. Either way the packages of SOURCES can be imported. Raises
+    SystemExit as `ensure` does."""
     home = swerl_home()
     venv = home / "venv"
     python = ensure(venv, ROOT / "requirements" / "dev.txt")
+    for variable, folders in (("PATH", [str(home / "bin")]), ("PYTHONPATH", SOURCES)):
+        present = os.environ.get(variable, "").split(os.pathsep)
+        os.environ[variable] = os.pathsep.join(filter(None, [*_missing(folders, present), *present]))
     if Path(sys.prefix).resolve() == venv.resolve():
+        sys.path[:0] = _missing(SOURCES, sys.path)
         return
-    for variable, folder in (("PATH", home / "bin"), ("PYTHONPATH", ROOT)):
-        os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
     os.execv(python, [str(python), "-m", module, *arguments])
+
+
+def _missing(folders: Sequence[str], present: Sequence[str]) -> list[str]:
+    return [folder for folder in folders if folder not in present]
 
 
 def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) -> Path:

@@ -92,7 +92,8 @@ def test_python_without_packages_continues_in_the_environment(
     program(tmp_path / "docker", "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     done = typed(python_without_packages, "-m", *command)
-    assert (done.returncode, done.stdout) == (0, f"-m {' '.join(command)}\n{ROOT}\n"), done.stderr
+    sources = ":".join(f"{ROOT}/{folder}" for folder in ("crds", "operator", "agent", "trainer"))
+    assert (done.returncode, done.stdout) == (0, f"-m {' '.join(command)}\n{sources}:{ROOT}\n"), done.stderr
 
 
 def test_missing_image_builder_is_reported_before_the_environment_is_made(
@@ -112,4 +113,8 @@ def test_process_in_the_environment_is_not_replaced(
     monkeypatch.setenv("SWERL_HOME", method.format(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(home / "venv"))
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it was replaced again"))
+    monkeypatch.setattr(sys, "path", ["elsewhere"])
+    monkeypatch.setattr(os, "environ", {"SWERL_HOME": os.environ["SWERL_HOME"]})
     environment.enter_environment("demo", [])
+    assert sys.path == [*environment.SOURCES, "elsewhere"]
+    assert os.environ["PYTHONPATH"].split(":") == environment.SOURCES
