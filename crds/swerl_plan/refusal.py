@@ -19,6 +19,10 @@ class Models:
     policy: ModelShape | None
     judge: ModelShape | None = None
 
+    def or_else(self, others: Models) -> Models:
+        """With those of `others` that are not known here."""
+        return Models(self.policy or others.policy, self.judge or others.judge)
+
 
 def known_models(spec: SweRLJobSpec) -> Models:
     """Those that are known by their Hugging Face id, before anything is downloaded."""

@@ -149,9 +149,11 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             qk_norm=bool(config.get("use_qk_norm", family.startswith("qwen3"))),
             experts=_experts(config),
         )
+    except ShapeError:
+        raise
     except KeyError as error:
         raise ShapeError(f"the configuration has no {error.args[0]!r}") from error
-    except TypeError as error:
+    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ShapeError(f"the configuration cannot be read: {error}") from error
 
 

@@ -1,7 +1,8 @@
-"""Checks that a job's model fits its layout, before any of its Pods is created.
+"""Checks that a job's model fits its layout, before any of its Ray Pods is created.
 
-Guarantees: pure; only models that are known by their Hugging Face id are planned here, the driver plans the others. The
-size of GPUs is known where NVIDIA's GPU feature discovery labels the nodes.
+Guarantees: pure; models that are known by their Hugging Face id are planned at once, others of the Hub once the
+preflight Pod has downloaded them; the driver plans those of images and volumes. The size of GPUs is known where
+NVIDIA's GPU feature discovery labels the nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from swerl_api import JobReason, RayPodTemplate, SweRLJobSpec
 from swerl_api.quantity import parse_amounts
 from swerl_kube import Json
-from swerl_plan import Machines, known_models, refusal
+from swerl_plan import Machines, Models, known_models, refusal
 
 from ..manifest import toleration_manifests
 from ..problem import Problem
@@ -21,10 +22,14 @@ GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
 MIB = 2**20
 
 
-def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Problem | None:
-    """Why the model cannot be trained and served in the spec's layout, with one that fits; None when it can."""
+def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json], downloaded: Models | None = None) -> Problem | None:
+    """Why the model cannot be trained and served in the spec's layout, with one that fits; None when it can.
+
+    `downloaded`: what the preflight read; it precedes what is known by id.
+    """
+    known = known_models(spec)
     try:
-        text = refusal(spec, known_models(spec), machines(spec, nodes))
+        text = refusal(spec, downloaded.or_else(known) if downloaded else known, machines(spec, nodes))
     except (TypeError, ValueError) as error:
         return Problem(JobReason.INVALID_SPEC, f"spec.rollout.engineArgs: {error}")
     return Problem(JobReason.LAYOUT_REFUSED, text) if text else None

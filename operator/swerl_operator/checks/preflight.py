@@ -44,13 +44,14 @@ class Preflight:
     state: Literal["waiting", "passed", "failed", "outdated"]
     problem: Problem | None = None
     ended: str | None = None  # when the last container of a failed one ended
+    message: str = ""  # of one that passed: what its download reports
 
 
 @dataclass(frozen=True)
 class PreflightDownload:
     """What the container of the Pods' image downloads after its checks."""
 
-    command: Sequence[str]  # exits with DOWNLOAD_FAILED_CODE, and its reason is the container's termination message
+    command: Sequence[str]  # exits with DOWNLOAD_FAILED_CODE on failure; its termination message is reason or result
     volumes: Sequence[PodVolumes]
 
 
@@ -112,7 +113,7 @@ def read_preflight(pod: Json, manifest: Json) -> Preflight:
     containers = [one for one in status.get("containerStatuses", []) if one["name"] in own]
     failures = [*filter(None, map(_failure, containers))]
     if len(containers) == len(own) and not failures and all(map(_has_ended, containers)):
-        return Preflight("passed")  # whatever containers a webhook has added
+        return Preflight("passed", message=_message(containers, manifest))  # whatever containers a webhook has added
     if failures:
         ends = [
             container["state"]["terminated"].get("finishedAt", "") for container in containers if _has_ended(container)
@@ -131,6 +132,12 @@ def _fingerprint(spec: Json) -> str:
 
 def _has_ended(container: Json) -> bool:
     return "terminated" in container.get("state", {})
+
+
+def _message(containers: Sequence[Json], manifest: Json) -> str:
+    """What the container of the Pods' image, the first one, wrote at its end."""
+    first = manifest["spec"]["containers"][0]["name"]
+    return next((one["state"]["terminated"].get("message") or "" for one in containers if one["name"] == first), "")
 
 
 def _failure(container: Json) -> Problem | None:

@@ -1,8 +1,8 @@
 """Decides the next step for one SweRLJob: a pure function of its spec, its status and what was observed.
 
 Guarantees: the same observation gives the same decision, so a crash between any two writes changes nothing; an attempt
-takes resources only after prerequisites, capacity and preflight are good and nothing of earlier attempts is left; a
-failed attempt is counted once.
+takes resources only after prerequisites, capacity, layout and preflight are good and nothing of earlier attempts is
+left; a failed attempt is counted once.
 """
 
 from __future__ import annotations
@@ -88,6 +88,9 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
     problems = blocking_problems([*(observed.prerequisite_problems or ()), capacity])
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
+        if observed.preflight is not None and observed.preflight.state == "passed":
+            builder.condition(JobCondition.IMAGES_READY, "True", JobReason.IMAGES_PULLED)
+            return JobDecision(delete_others, builder, BLOCKED_SECONDS)  # it stays: the sizes of the model are in it
         return JobDecision((*delete_others, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
     builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID, validated_message(spec))
     _set_capacity_condition(spec, builder, capacity)

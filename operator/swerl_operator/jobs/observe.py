@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from swerl_api import JobCondition, SweRLJobStatus, is_condition_true
 from swerl_kube import Json, KubeClient
+from swerl_plan import Models, read_models_text
 
 from ..checks.capacity import apply_capacity_check, cluster_capacity_problem, nodes_are_final
 from ..checks.episode_capacity import episode_capacity_problems
@@ -79,22 +80,24 @@ class JobObserver:
     async def _observe_start(self, attempt: Attempt, now: datetime) -> JobObservation:
         pod = await find_owned(self._api, "v1", "pods", attempt.namespace, attempt.preflight_name, attempt.uid)
         others = attempts_selector(attempt.job, without=attempt.number)
+        preflight = read_preflight(pod, attempt_preflight(attempt)) if pod is not None else None
+        downloaded = read_models_text(preflight.message) if preflight and preflight.message else None
         return JobObservation(
             now,
             leftovers=await count_leftovers(self._api, attempt.namespace, others),
             prerequisite_problems=await missing_prerequisites(self._api, attempt, self._settings),
-            capacity_problem=await self._capacity_problem(attempt),
+            capacity_problem=await self._capacity_problem(attempt, downloaded),
             image_set_problem=await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox),
-            preflight=read_preflight(pod, attempt_preflight(attempt)) if pod is not None else None,
+            preflight=preflight,
         )
 
-    async def _capacity_problem(self, attempt: Attempt) -> Problem | None:
+    async def _capacity_problem(self, attempt: Attempt, downloaded: Models | None) -> Problem | None:
         settings, spec = self._settings, attempt.spec
         checked = settings.capacity_check != "off"
         nodes = await self._api.list("v1", "nodes", None) if checked else []
         final = nodes if nodes_are_final(settings.capacity_check, nodes) else []
         # In a thread: the search for a layout that fits may take a second, and the event loop renews the Lease.
-        found = [await asyncio.to_thread(layout_problem, spec, final)]
+        found = [await asyncio.to_thread(layout_problem, spec, final, downloaded)]
         if checked:
             plan = cluster_plan(attempt)
             found.append(cluster_capacity_problem(plan, nodes))

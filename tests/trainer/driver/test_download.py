@@ -14,6 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 from swerl_agent.tasks import load_tasks
 from swerl_api.names import DOWNLOAD_FAILED_CODE
+from swerl_plan import Models, read_models_text, shape_of
 from swerl_trainer.driver.download import Download, download, downloads, fetch, main
 from swerl_trainer.job import Job, JobError
 from swerl_trainer.rollout.actor import _tasks
@@ -21,6 +22,7 @@ from swerl_trainer.rollout.actor import _tasks
 from tests.hub_server import hub_server
 from tests.trainer.conftest import job_document
 from tests.unit.agent.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench
+from tests.unit.trainer.driver.test_preflight import CONFIG
 
 MakeJob = Callable[..., Job]
 MODEL = {"id": "Qwen/Qwen3-4B", "revision": "refs/pr/1"}
@@ -170,6 +172,15 @@ def test_preflight_says_why_the_model_is_not_there_and_leaves_tasks_to_the_drive
     text = message.read_text()
     assert text.startswith("download failed: model.source: Qwen/Qwen3-4B@refs/pr/1 cannot be downloaded")
     assert "RepositoryNotFoundError" in text and "HF_TOKEN" in text
+
+
+def test_preflight_tells_the_sizes_of_the_model(model_hub: Path, tmp_path: Path) -> None:
+    model(model_hub, *FILES)
+    config = model_hub / MODEL["id"] / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    message = tmp_path / "termination-log"
+    assert main(["--job", str(job_file(tmp_path)), "--message", str(message)]) == 0
+    assert read_models_text(message.read_text()) == Models(shape_of(CONFIG))
 
 
 async def test_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:

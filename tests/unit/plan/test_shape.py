@@ -64,6 +64,9 @@ def test_context_includes_rotary_scaling(scaling: dict[str, Any] | None, context
 def test_missing_fields_and_unknown_families_are_named(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match="no 'hidden_size'"):
         shape_of({name: value for name, value in CONFIG.items() if name != "hidden_size"})
+    for wrong in ({"hidden_size": "wide"}, {"num_attention_heads": 0}, {"rope_scaling": "yarn"}):
+        with pytest.raises(ShapeError, match="cannot be read"):
+            shape_of({**CONFIG, **wrong})
     with pytest.raises(ShapeError, match="model_type 'mamba' cannot be planned"):
         shape_of(CONFIG | {"model_type": "mamba"})
     with pytest.raises(ShapeError, match=r"cannot read .*config\.json"):

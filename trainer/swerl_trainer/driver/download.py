@@ -4,8 +4,9 @@ Guarantees: a model's folder on the output volume is complete when `download` re
 attempts and jobs, and an interrupted download is resumed. Tasks go to folders of the head Pod only, split into the
 parts for agents and for grading. Nothing is downloaded for a job that names no id.
 
-The preflight Pod brings the models (`python -m swerl_trainer.driver.download --job FILE`), before GPUs are taken. The
-driver brings the tasks, and models where no preflight ran.
+The preflight Pod brings the models (`python -m swerl_trainer.driver.download --job FILE`), before GPUs are taken. Its
+termination message has their sizes, with which the operator plans the job. The driver brings the tasks, and models
+where no preflight ran.
 
 The downloads run in a process of their own, because trainer images set the Hugging Face libraries to offline mode.
 """
@@ -29,8 +30,10 @@ from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
 from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_api.source import HuggingFaceSource
+from swerl_plan import models_text
 from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.child_process import run_child
+from swerl_trainer.driver.preflight import job_models
 from swerl_trainer.job import Job, JobError
 
 MODULE = "swerl_trainer.driver.download"
@@ -145,20 +148,22 @@ def main(arguments: list[str] | None = None) -> int:
     what.add_argument("--job", type=Path, help="description of an attempt, whose models are downloaded")
     what.add_argument("--items", type=json.loads, help="downloads as JSON")
     parser.add_argument(
-        "--message", type=Path, default=Path("/dev/termination-log"), help="file for a failure of --job"
+        "--message", type=Path, default=Path("/dev/termination-log"), help="file for the result of --job"
     )
     options = parser.parse_args(arguments)
     return _preflight(options.job, options.message) if options.job else _fetch_all(options.items)
 
 
 def _preflight(path: Path, message: Path) -> int:
-    """Download the models of the job at `path`; why that failed is in the file `message`."""
+    """Download the models of the job at `path`; their sizes, or why that failed, are in the file `message`."""
     try:
-        asyncio.run(_download([*_model_downloads(Job.read(path))]))
+        job = Job.read(path)
+        asyncio.run(_download([*_model_downloads(job)]))
     except JobError as error:
         print(error, file=sys.stderr, flush=True)
         message.write_text(str(error))
         return DOWNLOAD_FAILED_CODE
+    message.write_text(models_text(job_models(job)))
     return 0
 
 

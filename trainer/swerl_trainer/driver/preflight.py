@@ -26,8 +26,7 @@ QUERY_SECONDS = 60.0  # for a trainer Pod to join and answer; after that the pla
 
 async def check_layout(job: Job) -> None:
     """Log the plan of `job`. Raises LayoutError when the job cannot fit."""
-    spec = job.spec
-    models = Models(_shape(job.paths.model), _shape(job.paths.judge) if spec.judge else None)
+    spec, models = job.spec, job_models(job)
     if models.policy is None:
         return
     machines = Machines(gpu_memory=await _gpu_memory(spec))
@@ -38,6 +37,11 @@ async def check_layout(job: Job) -> None:
         logger.info("plan:\n%s", plan_text(spec, models.policy, plan))
         for warning in plan.warnings:
             logger.warning("%s", warning)
+
+
+def job_models(job: Job) -> Models:
+    """Shapes of the models of `job` whose folders this process can read."""
+    return Models(_shape(job.paths.model), _shape(job.paths.judge) if job.spec.judge else None)
 
 
 def check_functions(algorithm: AlgorithmSpec) -> None:

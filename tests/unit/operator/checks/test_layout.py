@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_operator.checks.layout import layout_problem
+from swerl_plan import Models, known_shape
 
 from tests.unit.operator.conftest import MakeAttempt
 
@@ -59,6 +60,16 @@ def test_context_beyond_the_model_is_refused(make_attempt: MakeAttempt) -> None:
 def test_model_from_a_volume_is_left_to_the_driver(make_attempt: MakeAttempt) -> None:
     spec = make_attempt(trainer=trainer(gpus=6, tensorParallel=3), rollout={"engines": 1, "gpusPerEngine": 3}).spec
     assert layout_problem(spec, [node(**H100)]) is None
+
+
+def test_downloaded_model_is_planned_like_a_known_one(make_attempt: MakeAttempt) -> None:
+    wide = {"trainer": trainer(gpus=6, tensorParallel=3), "rollout": {"engines": 1, "gpusPerEngine": 3}}
+    other = {"source": {"huggingFace": {"id": "acme/other"}}}
+    downloaded = Models(known_shape(QWEN["source"]["huggingFace"]["id"]))
+    spec = make_attempt(model=other, **wide).spec
+    assert layout_problem(spec, []) is None
+    early = layout_problem(make_attempt(model=QWEN, **wide).spec, [])
+    assert early is not None and layout_problem(spec, [], downloaded) == early
 
 
 def test_more_stages_than_layers_are_refused(make_attempt: MakeAttempt) -> None:

@@ -81,6 +81,16 @@ def test_failed_download_gives_its_own_words(make_attempt: MakeAttempt) -> None:
     assert found.problem == Problem("DownloadFailed", "download failed: model.source: no such repository")
 
 
+def test_result_of_the_download_is_the_message_of_the_pods_image(make_attempt: MakeAttempt) -> None:
+    manifest = attempt_preflight(make_attempt())
+    ended: list[Any] = [
+        {"name": one["name"], "image": "i", "state": {"terminated": {"exitCode": 0, "message": one["name"]}}}
+        for one in reversed(manifest["spec"]["containers"])
+    ]
+    found = read_preflight(manifest | {"status": {"containerStatuses": ended}}, manifest)
+    assert (found.state, found.message) == ("passed", "trainer")
+
+
 def test_preflight_distinguishes_a_missing_path_from_a_changed_job(make_attempt: MakeAttempt) -> None:
     manifest = attempt_preflight(make_attempt())
     ended = {"terminated": {"exitCode": 1, "message": "path /data/model does not exist\n"}}

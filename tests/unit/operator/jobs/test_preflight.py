@@ -28,6 +28,16 @@ def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
+def test_passed_preflight_stays_while_the_model_does_not_fit(spec: Spec) -> None:
+    problem = Problem("LayoutRefused", "attention heads 4 cannot be divided over tensorParallel 3")
+    passed = Preflight("passed", message="sizes")
+    decision = step(spec, status(), prerequisite_problems=[], capacity_problem=problem, preflight=passed)
+    assert decision.actions == ()
+    assert condition(decision, "Validated") == ("False", "LayoutRefused")
+    assert condition(decision, "ImagesReady") == ("True", "ImagesPulled")
+    assert (decision.builder.status.phase, decision.builder.status.failures) == ("Blocked", status().failures)
+
+
 def test_failed_preflight_stays_a_while_with_its_reason(spec: Spec) -> None:
     problem = Problem("DownloadFailed", "no such repository")
     for seconds, actions in ((10, ()), (20, (JobAction.DELETE_PREFLIGHT,))):
