@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -18,7 +17,7 @@ import aiohttp
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.handle import EngineHandle
-from swerl_trainer.engines.health import CONSECUTIVE
+from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.slot import START_SECONDS, EngineSlot
 from swerl_trainer.events import event
@@ -54,7 +53,7 @@ class StaticEnginePool:
         self._probe_pause = probe_pause
         self._slots = [EngineSlot(number, handle, start_seconds=start_seconds) for number, handle in enumerate(handles)]
         self._probed: dict[int, float] = {}  # when, by engine
-        self._silent: Counter[int] = Counter()  # probes in a row without a token, by engine
+        self._health = EngineHealth()
 
     async def start(self) -> None:
         """Start router and engines together. Raises EngineStartError."""
@@ -108,15 +107,15 @@ class StaticEnginePool:
             return "is dead"
         if time.monotonic() - self._probed.get(slot.number, 0.0) < self._probe_pause:
             return None
+        began = time.monotonic()
         generated = await slot.client.generates(self._probe_seconds)
-        self._probed[slot.number] = time.monotonic()
-        self._silent[slot.number] = 0 if generated else self._silent[slot.number] + 1
-        silent = self._silent[slot.number] >= CONSECUTIVE
-        return f"generates nothing in {self._probe_seconds:g} s" if silent else None
+        self._probed[slot.number] = ended = time.monotonic()
+        health = self._health.judge({slot.number: ended - began if generated else None})
+        return f"generates nothing in {self._probe_seconds:g} s" if health[slot.number] == "dead" else None
 
     async def _start(self, slot: EngineSlot) -> None:
         """Start another engine, which gets requests from then on."""
-        self._silent[slot.number] = 0
+        self._health.forget(slot.number)
         await slot.start(self._http, ranks=1)
         assert slot.client is not None
         try:
