@@ -34,7 +34,13 @@ class ProductNamespace:
         return volume_folder(self.namespace)
 
     def manifest(self, name: str, algorithm: dict[str, Any]) -> dict[str, Any]:
-        """The demo's job under another name, with other algorithm settings, evaluating nothing, beside other jobs."""
+        """The demo's job under another name, with other algorithm settings, evaluating nothing, beside other jobs.
+
+        A rerun of a test gets a new name: the folder of its first try stays.
+        """
+        if name in self.jobs:
+            self.cluster.kubectl("delete", "swerljob", name, "-n", self.namespace, "--ignore-not-found")
+            name = f"{name}-{len(self.jobs) + 1}"
         job = job_manifest(self.images, name=name, namespace=self.namespace)
         job["spec"]["algorithm"] |= algorithm
         job["spec"].pop("evaluation")

@@ -9,6 +9,7 @@ from tests.e2e.product_namespace import ProductNamespace
 
 def test_ranks_and_engines_in_pods_of_their_own_train_and_resume(product_namespace: ProductNamespace) -> None:
     job = product_namespace.manifest("pods", {"steps": 2, "promptsPerStep": 2, "groupSize": 4})
+    job["spec"]["algorithm"]["dynamicFilter"] = True  # else both groups of a step may have equal rewards, so no update
     job["spec"] |= {"colocate": False}
     job["spec"]["trainer"] |= {"replicas": 2, "tensorParallel": 2}
     job["spec"]["rollout"] |= {"engines": 2, "resources": job["spec"]["trainer"]["resources"]}
@@ -27,4 +28,5 @@ def test_ranks_and_engines_in_pods_of_their_own_train_and_resume(product_namespa
     steps = product_namespace.rows()
     assert [row["step"] for row in steps] == [1, 2]
     assert all(row["train/train_rollout_logprob_abs_diff_max"] <= 1e-4 for row in steps), json.dumps(steps, indent=1)
-    assert all(row["train/new_updates"] > 0 and row["rollout/weight_mismatches"] == 0 for row in steps)
+    assert [row["rollout/weight_mismatches"] for row in steps] == [0, 0]
+    assert all(row["train/new_updates"] > 0 for row in steps), json.dumps(steps, indent=1)
