@@ -18,7 +18,7 @@ from .base import Egress
 Target = tuple[str, int]  # host, TCP port
 
 SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints each address that answers on a line
-CONNECT_SECONDS = 1  # a reachable address answers in milliseconds
+CONNECT_SECONDS = 1  # at most, on a busy node; a reachable address answers in milliseconds
 API_PORT = 6443  # where the probe tries the API server of a node at link-local addresses
 UNCHECKED = "isolation cannot be checked"  # begins a failure that says nothing about the network
 NO_TOOL = 3  # exit code of the script when the image has no tool to connect with

@@ -1,7 +1,10 @@
-# Prints one line for every address that answers. $1 seconds to wait, $3 the Pod's egress, then targets "tcp HOST PORT"
-# or "dns HOST PORT". Adds what the Pod knows: the API server's service, its name servers unless its egress is internet,
-# and on the port $2 of the API server the link-local addresses of its neighbours (the node), derived from their hardware
-# addresses. Exit code 3: no program of the image can open a connection.
+# Prints one line for every address that answers. $1 whole seconds to wait at most, $3 the Pod's egress, then targets
+# "tcp HOST PORT" or "dns HOST PORT". Adds what the Pod knows: the API server's service, its name servers unless its egress
+# is internet, and on the port $2 of the API server the link-local addresses of its neighbours (the node), derived from
+# their hardware addresses. Exit code 3: no program of the image can open a connection.
+#
+# Waits 20 times as long as a connection of the Pod to itself takes, at least 0.25 seconds: what can be reached answers in
+# milliseconds, unless the node is busy, which delays that connection too.
 seconds=$1 port=$2 egress=$3
 shift 3
 set -- "$@" "tcp 169.254.169.254 80"
@@ -37,13 +40,18 @@ def link_local(address, device):
     a, b, c, d, e, f = address.split(":")
     return f"fe80::{int(a, 16) ^ 2:x}{b}:{c}ff:fe{d}:{e}{f}%{device}"
 
-seconds = float(sys.argv[1])
+def wait_seconds(most):
+    start = time.monotonic()
+    start_probes(1, [("tcp", "127.0.0.1", 1)])[0].join()
+    return min(most, max(0.25, 20 * (time.monotonic() - start)))
+
+seconds = wait_seconds(float(sys.argv[1]))
 end = time.monotonic() + seconds
 threads = start_probes(seconds, [target.split() for target in sys.argv[3:]])
-time.sleep(0.3)
+time.sleep(0.3 * seconds)
 with suppress(OSError), open("/proc/net/arp") as table:
     rows = [line.split() for line in table][1:]
-    threads += start_probes(0.7, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
+    threads += start_probes(0.7 * seconds, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
 for thread in threads:
     thread.join(max(0, end - time.monotonic()))
 os._exit(0)'
@@ -71,7 +79,7 @@ probe() { # one target, in its own process, which never ends before the answer
       ;;
     nc) # a connected nc would wait for data; each kind of nc has one of two options against it
       [ "$1" = tcp ] || return
-      { nc -z -w "$seconds" "$2" "$3" || nc -w "$seconds" "$2" "$3" -e sh -c :; } </dev/null >/dev/null && echo "$@"
+      { nc -z -w 1 "$2" "$3" || nc -w 1 "$2" "$3" -e sh -c :; } </dev/null >/dev/null && echo "$@"
       ;;
   esac
 }
@@ -82,16 +90,32 @@ kill_after() { # seconds, processes
 }
 start_probe() { probe "$@" 2>/dev/null & pids="$pids $!"; }
 
+centiseconds() { # sets now
+  IFS=' .' read -r now x y </proc/uptime && now=$((now * 100 + 1$x - 100))
+}
+part() { printf %d.%02d $(($1 * wait / 1000)) $(($1 * wait / 10 % 100)); } # tenths of the time to wait, in seconds
+
+wait=$((100 * seconds)) # in hundredths of a second
+if centiseconds 2>/dev/null; then
+  start=$now
+  (probe tcp 127.0.0.1 1) >/dev/null 2>&1
+  centiseconds
+  own=$((20 * (now - start)))
+  [ $own -ge 25 ] || own=25
+  [ $own -ge $wait ] || wait=$own
+fi
+seconds=$(part 10)
+
 timers= pids=
 for target; do start_probe $target; done
 kill_after "$seconds" $pids
 first_pids=$pids pids=
-pause 0.3 # the first connections have filled the ARP table by then
+pause $(part 3) # the first connections have filled the ARP table by then
 [ ! -r /proc/net/arp ] || while IFS=' :' read -r x x x a b c d e f x device; do
   case $a in [0-9a-f][0-9a-f]) ;; *) continue ;; esac
   start_probe tcp "fe80::$(printf %x $((0x$a ^ 2)))$b:${c}ff:fe$d:$e$f%$device" "$port"
 done </proc/net/arp
-[ -z "$pids" ] || kill_after 0.7 $pids
+[ -z "$pids" ] || kill_after $(part 7) $pids
 wait $first_pids $pids 2>/dev/null
 kill $timers 2>/dev/null
 exit 0

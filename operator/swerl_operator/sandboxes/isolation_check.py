@@ -29,7 +29,7 @@ from .store import GroupRecord, IsolationCheck
 
 logger = logging.getLogger(__name__)
 
-WORKERS = 16  # groups checked at once; a probe waits a second for each address that does not answer
+WORKERS = 16  # groups checked at once; a probe waits up to a second for addresses that do not answer
 MAX_RETRY_SECONDS = 30.0  # between two checks of a group that failed; the delay doubles each time
 MAX_DOUBLINGS = 8
 ADDRESS_CACHE_SECONDS = 60.0  # for which the API server's addresses are cached

@@ -120,6 +120,14 @@ async def test_interpreter_may_start_slowly(image: Path, ports: tuple[int, int, 
     assert code == 0 and listening in reached
 
 
+async def test_busy_node_gets_more_time(image: Path, ports: tuple[int, int, int]) -> None:
+    (image / "nc").write_text(f'#!{BUSYBOX} sh\nsleep 0.3\nexec {BUSYBOX} nc "$@"\n')
+    (image / "nc").chmod(0o755)
+    listening = f"tcp 127.0.0.1 {ports[0]}"
+    code, reached = await probed(image, listening)
+    assert code == 0 and listening in reached, "the shortest wait would have ended before its connection"
+
+
 @pytest.mark.usefixtures("tool")
 async def test_node_is_tried_by_its_link_local_address(image: Path, tmp_path: Path) -> None:
     (tmp_path / "arp").write_text(NEIGHBOURS)
