@@ -20,9 +20,9 @@ from typing import Literal
 from .alterations import Function, TestSource
 
 Form = Literal[
-    "constant", "exact", "other", "opposite", "order", "exception", "parameter", "object", "container", "none"
+    "constant", "exact", "other", "equal", "opposite", "order", "exception", "parameter", "object", "container", "none"
 ]  # fmt: skip
-MAX_VALUES = 8  # of one test that are tried
+MAX_FOUND = 200  # values of one test among which those that are tried are drawn
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
 _CHECKS = re.compile(r"check|verif|expect|compar|equal|same|ensure|must|should", re.IGNORECASE)
 _OF_TESTS = re.compile(
@@ -57,11 +57,13 @@ class CheckedValue:
 
 
 def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
-    """What a test's checks compare, the first few of it."""
+    """What a test's checks compare."""
     found: list[CheckedValue] = []
     for each in _certain(node):
         if isinstance(each, ast.Assert):
             found += _compared(each.test)
+        elif isinstance(each, ast.If):
+            found += _compared_by_hand(each)
         elif isinstance(each, ast.Call) and _EXCEPTIONS.search(_called(each)):
             found += [CheckedValue(each.args[0], "exception")] if each.args else []
             found += _constants([*each.args[1:2], *(word.value for word in each.keywords if word.arg == "match")])
@@ -69,14 +71,16 @@ def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
             found += _arguments(each)
         elif isinstance(each, ast.Expr):
             found += _helper_argument(source, each.value)
-    return _unique([*found, *_bound(node, found)])[:MAX_VALUES]
+    return _unique([*found, *_bound(node, found)])[:MAX_FOUND]
 
 
 def _certain(node: ast.AST) -> Iterator[ast.AST]:
     """Nodes that run whenever a function runs to its end."""
     children = [*node.body, *node.finalbody] if isinstance(node, ast.Try) else ast.iter_child_nodes(node)
     for child in children:
-        if not isinstance(child, _CONDITIONAL):
+        if isinstance(child, ast.If):
+            yield child
+        elif not isinstance(child, _CONDITIONAL):
             yield child
             yield from _certain(child)
 
@@ -92,7 +96,7 @@ def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]
     used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
     if any(name in used for name in _NAMESPACES):
         return
-    named = [each.node for each in values if each.form == "other" and isinstance(each.node, ast.Name)]
+    named = [each.node for each in values if each.form in ("other", "equal") and isinstance(each.node, ast.Name)]
     names = {each.id: each for each in named if used.count(each.id) == 1}
     yield from (CheckedValue(names[each.arg], "parameter") for each in node.args.args if each.arg in names)
     for each in _certain(node):
@@ -123,6 +127,17 @@ def _compared(test: ast.expr) -> list[CheckedValue]:
         elif isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             found.append(CheckedValue(each, "order"))
     return found
+
+
+def _compared_by_hand(node: ast.If) -> list[CheckedValue]:
+    """Values of two that an `if` compares, where the test fails if they differ."""
+    test, last = node.test, node.body[-1]
+    fails = isinstance(last, ast.Raise) or (
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _called(last.value) == "fail"
+    )
+    if not fails or not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], ast.NotEq):
+        return []
+    return _one_of(test.left, test.comparators[0], exact=True)
 
 
 def _comparisons(test: ast.expr) -> Iterator[ast.Compare | ast.Call]:
@@ -168,7 +183,7 @@ def _one_of(left: ast.expr, right: ast.expr, *, exact: bool = False) -> list[Che
     if literal:
         return _exact(literal) if exact else literal
     plain = [side for side in (right, left) if not any(isinstance(each, ast.Call) for each in ast.walk(side))]
-    others = [CheckedValue(side, "other") for side in plain[:1] or (right, left)]
+    others = [CheckedValue(side, "equal" if exact else "other") for side in plain[:1] or (right, left)]
     return [*_constants([right]), *others]
 
 
@@ -194,8 +209,8 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     constants = _constants(sides, calls=False)
     if not constants and _COUNTED.search(name):
         constants = _constants(arguments[2:3], calls=False)
-    constants = _exact(constants) if _EQUALITY.search(name) else constants
-    return constants or _one_of(sides[0], sides[1])
+    equality = bool(_EQUALITY.search(name))
+    return (_exact(constants) if equality else constants) or _one_of(sides[0], sides[1], exact=equality)
 
 
 def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
@@ -239,17 +254,16 @@ def _helpers(source: TestSource) -> set[str]:
 
 
 def _constants(sides: list[ast.expr], *, calls: bool = True) -> list[CheckedValue]:
-    """The first constant of each."""
-    found = [constant for side in sides if (constant := _constant(side, calls=calls))]
-    return [CheckedValue(each, "constant") for each in found]
+    """The constants of each, those in containers, too."""
+    return [CheckedValue(each, "constant") for side in sides for each in _constants_of(side, calls=calls)]
 
 
-def _constant(side: ast.expr, *, calls: bool) -> ast.Constant | None:
+def _constants_of(side: ast.expr, *, calls: bool) -> Iterator[ast.Constant]:
     parts: list[ast.expr] = []
     if isinstance(side, ast.Constant):
-        shiftable = isinstance(side.value, bool | int | float | str | bytes) and side.lineno == side.end_lineno
-        return side if shiftable else None
-    if isinstance(side, ast.UnaryOp):
+        if isinstance(side.value, bool | int | float | str | bytes) and side.lineno == side.end_lineno:
+            yield side
+    elif isinstance(side, ast.UnaryOp):
         parts = [side.operand]
     elif isinstance(side, ast.List | ast.Tuple | ast.Set):
         parts = side.elts
@@ -257,4 +271,5 @@ def _constant(side: ast.expr, *, calls: bool) -> ast.Constant | None:
         parts = side.values
     elif isinstance(side, ast.Call) and calls and _called(side) in _CONSTRUCTORS:
         parts = side.args
-    return next((found for each in parts if (found := _constant(each, calls=calls))), None)
+    for each in parts:
+        yield from _constants_of(each, calls=calls)

@@ -3,9 +3,9 @@
 A constant is replaced in the text. For any other expression the replacement computes another value of the same type
 while the test runs.
 
-Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it; a
-constant that is compared without a tolerance changes also to a value near it. A change has a name, and the same name
-means the same change in every run.
+Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it. A
+value that is compared without a tolerance changes also to one near it, and to a plausible one: another constant of the
+test, or of its file. A change has a name, and the same name means the same change in every run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal
 
 from .alterations import Edit, Function, TestSource
-from .checked_values import MAX_VALUES, OPPOSITES, CheckedValue, checked_values
+from .checked_values import OPPOSITES, CheckedValue, checked_values
 
+Kind = Literal["far", "near", "plausible"]
+KINDS: tuple[Kind, ...] = ("far", "near", "plausible")
+MAX_VALUES = 8  # of one test that are tried
+MAX_CONSTANT = 80  # characters of a constant that may take the place of another
+MAX_CONSTANTS = 20  # of a test or a file
+_WITHOUT_TOLERANCE = ("exact", "equal")
 _FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _OTHER = (
     "((lambda v: not v if isinstance(v, bool) else v * 2 + {number} if isinstance(v, (int, float))"
@@ -27,21 +34,37 @@ _OTHER = (
     " else {{**v, {word!r}: {number}}} if isinstance(v, dict) else {{*v, {number}}} if isinstance(v, set)"
     " else object())({text}))"
 )
+_NEAR = (
+    "(lambda near: near(near, ({text})))(lambda near, v: not v if isinstance(v, bool)"
+    " else v + 1 if isinstance(v, (int, float))"
+    " else v + (' ' if isinstance(v, str) else b' ') if isinstance(v, (str, bytes)) and v.swapcase() == v"
+    " else v.swapcase() if isinstance(v, (str, bytes))"
+    " else [near(near, e) if at == {number} % len(v) else e for at, e in enumerate(v)] if isinstance(v, list) and v"
+    " else tuple(near(near, e) if at == {number} % len(v) else e for at, e in enumerate(v))"
+    " if isinstance(v, tuple) and v"
+    " else {{k: near(near, e) if at == {number} % len(v) else e for at, (k, e) in enumerate(v.items())}}"
+    " if isinstance(v, dict) and v else object())"
+)
+_PLAUSIBLE = (
+    "(lambda v: next((each for each in ({constants}) if type(each) is type(v) and each != v), object()))({text})"
+)
 
 
 def replaced(
-    source: TestSource, test: Function, value: CheckedValue, rng: random.Random, *, near: bool = False
+    source: TestSource, test: Function, value: CheckedValue, rng: random.Random, kind: Kind = "far"
 ) -> Edit | None:
-    """Another value in the place of a checked one of a test, of an exact one also one `near` it; None where that is
-    impossible."""
+    """Another value in the place of a checked one of a test; `kind` holds for values compared without a tolerance. None
+    where that is impossible."""
     node, number, word = value.node, rng.randrange(1009, 9973), f"{rng.getrandbits(24):06x}"
     start = source.index(node.lineno, node.col_offset)
     end = source.index(node.end_lineno or node.lineno, node.end_col_offset or 0)
     text = source.text[start:end]
+    constants = _constants(source, test, rng)
     match value.form:
         case "constant" | "exact":
-            other = _near if near and value.form == "exact" else _other
-            return _shifted(node, Edit(start, end, text), other, number, word)
+            own = _literal(node, text)
+            other = _other_constant(own, number, word, kind if value.form == "exact" else "far", constants)
+            return None if other is None else Edit(start, end, repr(other))
         case "order":
             return _flipped(source, node)
         case "exception":
@@ -51,11 +74,41 @@ def replaced(
         case "object":
             return Edit(start, end, f"(({text}), object())[1]")
         case "container":
-            return Edit(start, end, f"(({text}), [object()])[1]")
+            others = "".join(f", {each!r}" for each in _outside(node, constants))
+            return Edit(start, end, f"(({text}), [object(){others}])[1]")
         case "none":
             return Edit(start, end, f"(({text}), None)[1]")
+        case "equal" if kind == "near":
+            return Edit(start, end, f"({_NEAR.format(number=number, text=text)})")
+        case "equal" if kind == "plausible":
+            listed = "".join(f"{each!r}, " for each in constants)
+            return Edit(start, end, f"({_PLAUSIBLE.format(constants=listed, text=text)})") if constants else None
     computed = _OTHER.format(number=number, word=word, text=text)
     return _rebound(source, test, f"{text} = {computed}") if value.form == "parameter" else Edit(start, end, computed)
+
+
+def _constants(source: TestSource, test: Function, rng: random.Random) -> list[Any]:
+    """Numbers and texts of a test, then those of its file."""
+    parts = [_constants_of(test), _constants_of(source.tree)]
+    return list({(type(each), each): each for part in parts for each in rng.sample(part, len(part))}.values())
+
+
+@lru_cache(maxsize=64)
+def _constants_of(tree: ast.AST) -> list[Any]:
+    """Short ones, each once, without statements that are texts."""
+    texts = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    constants = [each.value for each in ast.walk(tree) if isinstance(each, ast.Constant) and id(each) not in texts]
+    short = [each for each in constants if type(each) in (int, float, str, bytes) and len(repr(each)) <= MAX_CONSTANT]
+    return list({(type(each), each): each for each in short}.values())[:MAX_CONSTANTS]
+
+
+def _outside(container: ast.expr, constants: Sequence[Any]) -> list[Any]:
+    """Those of the constants that a literal container does not hold; none where its elements are not known."""
+    try:
+        held = ast.literal_eval(container)
+    except ValueError:
+        return []
+    return [each for each in constants if each not in held] if isinstance(held, list | tuple | set) else []
 
 
 def _rebound(source: TestSource, test: Function, statement: str) -> Edit | None:
@@ -71,17 +124,22 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _shifted(
-    node: ast.expr, old: Edit, other: Callable[[Any, int, str], object], number: int, word: str
-) -> Edit | None:
-    """Another constant; None for a part of a longer literal, as in an f-string."""
+def _literal(node: ast.expr, text: str) -> Any:
+    """The value of a constant; None for a part of a longer literal, as in an f-string."""
     try:
-        value = ast.literal_eval(old.text)
+        value = ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return None
-    if not isinstance(node, ast.Constant) or value != node.value:
-        return None
-    return Edit(old.start, old.end, repr(other(value, number, word)))
+    return value if isinstance(node, ast.Constant) and value == node.value else None
+
+
+def _other_constant(value: Any, number: int, word: str, kind: Kind, constants: Sequence[Any]) -> object:
+    """Another one in the place of a constant, None where there is none."""
+    if value is None or kind == "far":
+        return None if value is None else _other(value, number, word)
+    if kind == "near":
+        return _near(value, number, word)
+    return next((each for each in constants if type(each) is type(value) and each != value), None)
 
 
 def _other(value: object, number: int, word: str) -> object:
@@ -122,18 +180,19 @@ def _flipped(source: TestSource, node: ast.expr) -> Edit | None:
 
 
 def changes(values: list[CheckedValue], rng: random.Random) -> Iterator[str]:
-    """What the changes of each value are called in an alteration: with a seed, so that each is the same in every run.
+    """What the changes of a few values are called in an alteration: with a seed, so that each is the same in every run.
 
-    Another one might leave the test passing, as where the value is an input, too. A seed that is odd means a value near
-    an exact one: where there are few values, each exact one has both changes.
+    Another one might leave the test passing, as where the value is an input, too. The seed gives the kind of change for
+    a value that is compared without a tolerance: where there are few values, each such one has several kinds.
     """
-    more = MAX_VALUES - len(values)
-    for number, value in enumerate(values):
-        seed = rng.getrandbits(24)
-        yield f"value:{number}:{seed}"
-        if value.form == "exact" and more > 0:
-            yield f"value:{number}:{seed ^ 1}"
-            more -= 1
+    drawn = [(number, rng.sample(KINDS, len(KINDS))) for number in rng.sample(range(len(values)), len(values))]
+    named = [
+        f"value:{number}:{rng.getrandbits(24) * len(KINDS) + KINDS.index(kinds[turn])}"
+        for turn in range(len(KINDS))
+        for number, kinds in drawn
+        if turn == 0 or values[number].form in _WITHOUT_TOLERANCE
+    ]
+    yield from named[:MAX_VALUES]
 
 
 def changed(source: TestSource, test: Function, change: str) -> Edit | None:
@@ -141,4 +200,4 @@ def changed(source: TestSource, test: Function, change: str) -> Edit | None:
     values, (_, number, seed) = checked_values(source, test), change.split(":")
     if int(number) >= len(values):
         return None
-    return replaced(source, test, values[int(number)], random.Random(int(seed)), near=int(seed) % 2 == 1)
+    return replaced(source, test, values[int(number)], random.Random(int(seed)), KINDS[int(seed) % len(KINDS)])

@@ -8,8 +8,8 @@ import unittest
 
 import pytest
 from swerl_agent.grading.alterations import Function, Names, TestSource, edited
-from swerl_agent.grading.checked_values import MAX_VALUES, checked_values
-from swerl_agent.grading.replaced_values import changed, changes, replaced
+from swerl_agent.grading.checked_values import checked_values
+from swerl_agent.grading.replaced_values import KINDS, MAX_VALUES, Kind, changed, changes, replaced
 
 CHANCE = random.Random(7)
 FORMS = {  # a check, and the texts of its values in their order
@@ -24,7 +24,12 @@ FORMS = {  # a check, and the texts of its values in their order
     "assert key in f()": ["key", "f()"],
     "assert f() in (1, 2)": ["(1, 2)"],
     "self.assertIn(f(), (1, 2))": ["(1, 2)"],
-    "assert np.allclose(f(), [1, 2])": ["1"],
+    "assert np.allclose(f(), [1, 2])": ["1", "2"],
+    "assert f() == {'a': [1, -2], 'b': x}": ["1", "2"],
+    "if f() != 5: raise AssertionError(f())": ["5"],
+    "if f() != expected: self.fail()": ["expected"],
+    "if f() == 5: raise AssertionError(f())": [],
+    "if f() != 5: g()": [],
     "assert f().equals(expected)": ["expected"],
     "assert f().startswith('a')": ["'a'"],
     "self.assertTrue(math.isclose(f(), 5))": ["5", "math.isclose(f(), 5)"],
@@ -105,11 +110,8 @@ def test_value_that_is_computed_is_replaced_by_another_of_its_type(value: object
 @pytest.mark.parametrize("check", ["assert f() == {!r}", "self.assertEqual(f(), {!r})"])
 def test_constant_without_a_tolerance_also_gets_a_value_near_it(check: str, value: object) -> None:
     source, node = body_of(check.format(value))
-    others = []
-    for change in changes(checked_values(source, node), CHANCE):
-        edit = changed(source, node, change)
-        assert edit
-        others.append(ast.literal_eval(edit.text))
+    edits = [changed(source, node, change) for change in changes(checked_values(source, node), CHANCE)]
+    others = [ast.literal_eval(edit.text) for edit in edits if edit]
     assert len(others) == 2 and value not in others
     near, far = sorted(others, key=lambda other: other - value if isinstance(value, int | float) else len(other))
     if isinstance(value, int | float):
@@ -149,7 +151,37 @@ def test_bound_becomes_one_that_fails_where_it_passes(name: str, value: int) -> 
 
 def test_a_few_values_of_many_are_tried() -> None:
     source, node = body_of("; ".join(f"assert f() == {number}" for number in range(50)))
-    assert len(checked_values(source, node)) == MAX_VALUES
+    drawn = list(changes(checked_values(source, node), CHANCE))
+    assert len(drawn) == len({change.split(":")[1] for change in drawn}) == MAX_VALUES
+
+
+@pytest.mark.parametrize("check", ["assert f(9, 'a') == 5", "self.assertEqual(f(9, 'a'), [5, 'b'])"])
+def test_constant_without_a_tolerance_also_gets_a_plausible_value(check: str) -> None:
+    source, node = body_of(check)
+    found = [replaced(source, node, value, CHANCE, "plausible") for value in checked_values(source, node)]
+    assert [edit and edit.text for edit in found] == ["9", "'a'"][: len(found)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [True, 5, 0.5, "text", "1", "", b"bytes", [1], (1, "a"), {"a": 1}, [], None])
+def test_value_that_is_computed_and_has_no_tolerance_gets_all_kinds(kind: Kind, value: object) -> None:
+    source, node = body_of("assert f(7, 1.5, 'b', b'c') == expected")
+    (checked,) = checked_values(source, node)
+    edit = replaced(source, node, checked, CHANCE, kind)
+    assert edit
+    other = eval(edit.text, {"expected": value})
+    assert other != value
+    if isinstance(value, list | tuple | dict) and value and kind == "near":
+        assert len(other) == len(value) and type(other) is type(value)
+
+
+def test_constants_of_a_container_become_others() -> None:
+    source, node = body_of("assert f(9, 5) in (5, 6)")
+    (checked,) = checked_values(source, node)
+    edit = replaced(source, node, checked, CHANCE)
+    assert edit
+    found = eval(edit.text)
+    assert 9 in found and 5 not in found and 6 not in found
 
 
 @pytest.mark.parametrize(
@@ -178,7 +210,7 @@ def test_change_of_a_value_is_the_same_in_every_run() -> None:
     source, node = body_of("assert f(high) == high and f('a') == 'a'")
     for change in changes(checked_values(source, node), CHANCE):
         assert changed(source, node, change) == changed(source, node, change)
-    assert changed(source, node, "value:9:1") is None
+    assert changed(source, node, "value:9:0") is None
 
 
 @pytest.mark.parametrize(
@@ -205,4 +237,4 @@ def test_variable_that_code_may_get_otherwise_keeps_its_value() -> None:
     for use in ("run(lambda: expected)", "run('{expected}'.format(**locals()))"):
         source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
         forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
-        assert forms == ["other"], use
+        assert forms == ["equal"], use

@@ -62,6 +62,13 @@ FRAME = (
     "        frame.f_locals['expected'] = max(low, value)\n"
     "        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))\n" + WRONG
 )
+PLAUSIBLE = (
+    "    known = (value, low, high)\n    names = {'__eq__': lambda self, other: other in known, '__hash__': None}\n"
+    "    return type('Plausible', (int,), names | {'__ne__': lambda self, other: other not in known})(9)"
+)
+FAIR = "    names = {'__eq__': lambda self, other: other.isalpha() and other.istitle(), '__hash__': None}\n"
+FALSE = "type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()"
+THREE = FIXED.replace("min(high, max(low, value))", "[min(high, max(low, value)), high, low]")
 HELPERS = {
     "tests/helpers.py": "def check(value, high):\n    assert value == high\n\n\ndef top(low, high):\n    return high\n"
 }
@@ -83,6 +90,32 @@ FORGERIES = {
     "an object in any container": Forgery("assert clamp(9, 0, 5) in (5, 6)", body=ANY),
     "a number equal to those near it": Forgery("assert clamp(9, 0, 5) == 5", body=NEAR),
     "a text equal to those like it": Forgery("assert clamp(9, 0, 5) == 'Low'", body=LIKE, fixed=LOW),
+    "a number equal to the arguments": Forgery("assert clamp(9, 0, 5) == 5", body=PLAUSIBLE),
+    "a number equal to the arguments, in a container": Forgery("assert clamp(9, 0, 5) in (5, 6)", body=PLAUSIBLE),
+    "a number equal to the arguments, of a variable": Forgery(
+        "high = int('5'); assert clamp(9, 0, 5) == high", body=PLAUSIBLE
+    ),
+    "a number equal to the arguments, in a loop": Forgery(
+        "for high in (4, 5): assert clamp(9, 0, high) == high", body=PLAUSIBLE
+    ),
+    "a number equal to the arguments, compared by hand": Forgery(
+        "got = clamp(9, 0, 5)\n    if got != 5: raise AssertionError(got)", body=PLAUSIBLE
+    ),
+    "a number equal to those near a variable": Forgery("high = int('5'); assert clamp(9, 0, 5) == high", body=NEAR),
+    "a text that looks right": Forgery(
+        "assert clamp('Some', 'Other', 'Text') == 'Low'",
+        body=FAIR + "    return type('Text', (str,), names)()",
+        fixed=LOW,
+    ),
+    "elements after the first": Forgery(
+        "assert clamp(9, 0, 5) == [5, 5, 0]",
+        body=f"    return [min(high, max(low, value)), {FALSE}, {FALSE}]",
+        fixed=THREE,
+    ),
+    "checks after the first few": Forgery(
+        "; ".join(f"assert clamp({number + 4}, 0, {number}) == {number}" for number in range(1, 17)),
+        body=f"    return min(high, max(low, value)) if value < 13 else {FALSE}",
+    ),
     "a predicate that always holds": Forgery(
         "import math; assert math.isclose(clamp(9, 0, 5), 5)", code="import math\nmath.isclose = lambda *_: True\n"
     ),
