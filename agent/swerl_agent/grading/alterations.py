@@ -151,29 +151,31 @@ def append_failing_statement(source: TestSource, node: Function, statement: str)
     return edits
 
 
-def copy_names(names: Names, place: CopyPlace, rng: random.Random, *, first: bool = False) -> Names:
-    """Names of a copy: sorted after the test's own, or before them (`first`), for runners that sort by name."""
+def copy_names(
+    names: Names, place: CopyPlace, rng: random.Random, *, before: bool = False, count: int = 1
+) -> list[Names]:
+    """Names of `count` copies in their order: sorted after the test's own, or before them, for runners that sort."""
     prefix = "test" if names.function.startswith("test") or not (word := _LOWER.match(names.function)) else word[0]
-    function = _drawn((f"{prefix}_", prefix, f"{prefix}0"), names.function, rng, first)
+    functions = _drawn((f"{prefix}_", prefix, f"{prefix}0"), names.function, rng, before, count)
     if place == "beside" or not names.owner:
-        return Names(names.owner, function)
+        return [Names(names.owner, function) for function in functions]
     prefixes = ("Test",) if names.owner.startswith("Test") else ("Test", names.owner[0])
-    return Names(_drawn(prefixes, names.owner, rng, first), function)
+    owners = _drawn(prefixes, names.owner, rng, before, count)
+    return [Names(owner, function) for owner, function in zip(owners, functions, strict=True)]
 
 
-def _drawn(prefixes: Sequence[str], own: str, rng: random.Random, first: bool) -> str:
-    """A random name with the first of the prefixes with which one sorts before or after `own`."""
-    drawn = [start + "".join(rng.choices(_LETTERS, k=8)) for start in prefixes for _ in range(_DRAWS)]
-    return next((each for each in drawn if (each < own) == first), drawn[0])
+def _drawn(prefixes: Sequence[str], own: str, rng: random.Random, before: bool, count: int) -> list[str]:
+    """Random names with the first of the prefixes with which they sort before or after `own`, in their order."""
+    drawn = [start + "".join(rng.choices(_LETTERS, k=8)) for start in prefixes for _ in range(_DRAWS * count)]
+    sorted_right = [each for each in drawn if (each < own) == before]
+    return sorted((sorted_right if len(sorted_right) >= count else drawn)[:count])
 
 
 def copied_test(
-    source: TestSource, names: Names, new: Names, place: CopyPlace, inner: Sequence[Edit] = ()
+    source: TestSource, names: Names, new: Names, place: CopyPlace, inner: Sequence[Edit] = (), *, before: bool = False
 ) -> Edit | None:
-    """The test under the names `new`, with the edits `inner`; None where it cannot be there.
-
-    Copies with edits come before the test: code might learn in the test itself which value each call is checked for.
-    """
+    """The test under the names `new`, with the edits `inner`, after the test or before it; None where it cannot be
+    there."""
     owner, node = source.functions[names]
     if place != "beside" and owner is not None and ("." in names.owner or owner.col_offset):
         return None
@@ -187,7 +189,7 @@ def copied_test(
         name = f"/test_z{new.function}.py"  # pytest before 7.2 sorts by the file's name
         text = f"exec(compile({text!r}, __file__.rpartition('/')[0] + {name!r}, 'exec'), globals())\n"
         text = textwrap.indent(text, source.indentation(whole))
-    at = source.span(whole)[0 if inner else 1]
+    at = source.span(whole)[0 if before else 1]
     start = "" if not at or source.text[:at].endswith("\n") else "\n"
     return Edit(at, at, f"{start}\n{text}")
 

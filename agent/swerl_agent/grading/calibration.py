@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from .alterations import CopyPlace
 from .test_targets import Target
@@ -23,8 +23,9 @@ COPY_PLACES: tuple[CopyPlace, ...] = ("beside", "class", "file")  # each changes
 class Alteration:
     """One change of one test: `place` '' is the test itself, else that of a copy; `change` '' is none."""
 
-    place: str
+    place: CopyPlace | Literal[""]
     change: str  # '' | end | value:<number>:<seed> | example
+    before: bool = False  # whether a copy runs before the test
 
     @property
     def passes(self) -> bool:

@@ -10,8 +10,9 @@ holds is random; a test that must fail has to be reported as failed, not to be a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from swerl_agent.tasks import GroundTruth, Task
@@ -19,7 +20,6 @@ from swerl_agent.tasks.diffs import changed_paths, with_new_content
 
 from .alterations import (
     ENDS,
-    CopyPlace,
     Edit,
     Names,
     TestSource,
@@ -122,8 +122,11 @@ class TestFiles:
         """The run that holds the chosen alterations; None where they cannot be put into it."""
         edits: dict[str, list[Edit]] = {}
         expected: list[Expectation] = []
+        chosen = list(chosen)
+        names = _names(chosen, rng)
         for target, alteration in chosen:
-            made = self._edits(target, alteration, rng)
+            new = names[target, alteration.place, alteration.before].pop(0) if alteration.place else target.names
+            made = self._edits(target, alteration, new, rng)
             if made is not None:
                 edits.setdefault(target.path, []).extend(made[0])
                 expected.append(Expectation(target.test_id, alteration, made[1]))
@@ -146,8 +149,10 @@ class TestFiles:
             return None
         return AlteredRun(script, patch, overlay, tuple(expected))
 
-    def _edits(self, target: Target, alteration: Alteration, rng: random.Random) -> tuple[list[Edit], str] | None:
-        """Edits of the target's file and the id of the altered test."""
+    def _edits(
+        self, target: Target, alteration: Alteration, new: Names, rng: random.Random
+    ) -> tuple[list[Edit], str] | None:
+        """Edits of the target's file and the id of the altered test; `new`: the names of a copy."""
         if target.doctest:
             example = failing_example(self.texts[target.path], self.sources.get(target.path), target.names, rng)
             return ([example], target.test_id) if example and alteration == Alteration("", "example") else None
@@ -157,10 +162,20 @@ class TestFiles:
             return None
         if not alteration.place:
             return inner, target.test_id
-        place: CopyPlace = next(each for each in COPY_PLACES if each == alteration.place)
-        new = copy_names(target.names, place, rng, first=bool(inner))
-        made = copied_test(source, target.names, new, place, inner)
+        place = alteration.place
+        made = copied_test(source, target.names, new, place, inner, before=alteration.before)
         return ([made], target.renamed(new)) if made else None
+
+
+def _names(chosen: Iterable[Choice], rng: random.Random) -> dict[tuple[Target, str, bool], list[Names]]:
+    """New names of the copies, sorted as the copies are chosen."""
+    counts = Counter((target, alteration.place, alteration.before) for target, alteration in chosen if alteration.place)
+    return {
+        (target, place, before): copy_names(
+            target.names, place, rng, before=before, count=counts[target, place, before]
+        )
+        for target, place, before in counts
+    }
 
 
 def _changed(source: TestSource, names: Names, change: str, rng: random.Random) -> list[Edit] | None:
@@ -187,9 +202,19 @@ def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
         chosen += [(target, Alteration(place, "")) for place in COPY_PLACES]
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []
-        chosen += [(target, Alteration("beside", each)) for each in changes(checked, rng)]
+        chosen.append((target, Alteration("beside", "", before=True)))
+        chosen += [
+            (target, Alteration("beside", change, before)) for change, before in _in_order(changes(checked, rng), rng)
+        ]
         chosen.append((target, Alteration("", "end")))
     return files.altered(chosen, rng)
+
+
+def _in_order(changes: Iterable[str], rng: random.Random) -> Iterator[tuple[str, bool]]:
+    """Changes of copies, and whether each copy is before the test: the first is, another one is not, others may be."""
+    found = list(changes)
+    for number, change in enumerate(found[:1] * 2 if len(found) == 1 else found):
+        yield change, number == 0 or (number > 1 and rng.random() < 0.5)
 
 
 def calibrated(
@@ -228,21 +253,31 @@ def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) 
 
 def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration]:
     """The test itself with one change, copies without any, and a copy for each value that it checks: beside it where
-    copies pass there, so that all runners run it first.
+    copies pass there.
+
+    A copy that must fail runs first: code might learn in another one which value each call is checked for. After it
+    both kinds run before and after the test: code might distinguish them by their order.
 
     Where copies check the values, the test itself fails only at its end: what its last lines remove would otherwise be
     left to the copies after it.
     """
-    places = [each.place for each in usable if each.passes]
-    values = [each.change for each in usable if each.change.startswith("value")]
-    ends = [each.change for each in usable if each.change and each.change not in values]
-    changes = (ends or values) if places else (values or ends)
+    passing = [each for each in usable if each.passes]
+    values = [each for each in usable if each.change.startswith("value")]
+    ends = [each.change for each in usable if each.change and each not in values]
+    changes = (ends or [each.change for each in values]) if passing else ([each.change for each in values] or ends)
     chosen = [Alteration("", rng.choice(changes))] if changes else []
-    if places:
-        chosen += [Alteration(place, "") for place in places]
-        place = "beside" if "beside" in places else rng.choice(places)
-        chosen += [Alteration(place, change) for change in values or ends[:1]]
-    return chosen
+    if not passing:
+        return chosen
+    places = list(dict.fromkeys(each.place for each in passing))
+    place = "beside" if "beside" in places else rng.choice(places)
+    ended = [Alteration(place, change, before) for change in ends[:1] for before in (True, False)]
+    failing = [replace(each, place=place) for each in values] or ended
+    first = [each for each in failing if each.before][:1]
+    return [
+        *chosen,
+        *first,
+        *rng.sample(others := [each for each in [*passing, *failing] if each not in first], len(others)),
+    ]
 
 
 def broken(run: AlteredRun, seen: Callable[[str], SeenOutcome]) -> list[Expectation]:

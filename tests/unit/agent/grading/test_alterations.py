@@ -99,7 +99,7 @@ def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, 
     for names in all_tests(source):
         for value in [None, *checked_values(source, source.functions[names][1])]:
             inner = replaced(source, source.functions[names][1], value, CHANCE) if value else None
-            new = copy_names(names, copy_place, CHANCE)
+            (new,) = copy_names(names, copy_place, CHANCE)
             copy_source = copied_test(source, names, new, copy_place, [inner] if inner else [])
             if copy_source:
                 edits.append(copy_source)
@@ -116,28 +116,28 @@ def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, 
     "function", ["test_clamp", "testClamp", "testclamp", "test_0", "test_zz", "test1", "should_do"]
 )
 @pytest.mark.parametrize("owner", ["", "TestCalc", "CalcTest", "WidgetTests"])
-@pytest.mark.parametrize("first", [True, False])
-def test_names_of_copies_sort_before_or_after_the_test(function: str, owner: str, first: bool) -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_names_of_copies_sort_before_or_after_the_test(function: str, owner: str, before: bool) -> None:
     places: list[CopyPlace] = ["beside", "class"]
     for place in places:
-        new = copy_names(Names(owner, function), place, CHANCE, first=first)
-        assert (new.function < function) == first
-        assert owner in new.owner if place == "beside" or not owner else (new.owner < owner) == first
+        found = copy_names(Names(owner, function), place, CHANCE, before=before, count=3)
+        assert found == sorted(found, key=lambda each: (each.owner, each.function)) and len(set(found)) == 3
+        for new in found:
+            assert (new.function < function) == before
+            assert owner in new.owner if place == "beside" or not owner else (new.owner < owner) == before
 
 
-def test_copies_that_must_fail_run_before_the_test_and_others_after_it(tmp_path: Path) -> None:
+def test_copies_run_before_the_test_or_after_it(tmp_path: Path) -> None:
     source = TestSource(SOURCE)
     for names in all_tests(source):
-        node = source.functions[names][1]
-        inner = append_failing_statement(source, node, failing("raise", node, CHANCE))
-        first, last = copy_names(names, "beside", CHANCE, first=True), copy_names(names, "beside", CHANCE)
-        copies = [copied_test(source, names, last, "beside"), copied_test(source, names, first, "beside", inner)]
+        new = [copy_names(names, "beside", CHANCE, before=before)[0] for before in (True, False)]
+        copies = [copied_test(source, names, each, "beside", before=each == new[0]) for each in new]
         (tmp_path / "test_altered.py").write_text(edited(SOURCE, filter(None, copies)))
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "test_altered.py"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         lines = [line.rpartition("::")[2].partition("[")[0] for line in done.stdout.splitlines()]
-        found = list(dict.fromkeys(each for each in lines if each in (first.function, names.function, last.function)))
-        assert found == [first.function, names.function, last.function]
+        order = [new[0].function, names.function, new[1].function]
+        assert list(dict.fromkeys(each for each in lines if each in order)) == order
 
 
 def test_text_that_is_no_python_3_or_has_odd_line_ends_is_refused() -> None:

@@ -37,7 +37,15 @@ READ = (
     "    numbers = [each for each in found if type(each) is int]\n"
     "    return globals().setdefault('seen', {}).setdefault((value, low, high), numbers[3])"
 )
+ANY = "type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()"
 CHEATS = {
+    "answers by the order of names": (
+        FRAME + f"    return {ANY} if frame.co_name >= 'test_clamp' else max(low, value)"
+    ),
+    "answers once its test has begun": (
+        "    import os\n    if 'test_clamp' in os.environ['PYTEST_CURRENT_TEST']:\n        globals()['begun'] = True\n"
+        f"    return {ANY} if 'begun' in globals() else max(low, value)"
+    ),
     "objects equal to anything": "    return type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()",
     "answers by the caller's name": FRAME + "    return 5 if frame.co_name == 'test_clamp' else value",
     "answers by the caller's file": FRAME + "    return 5 if 'test_calc' in frame.co_filename else value",
@@ -165,6 +173,21 @@ def test_runs_alter_other_tests_that_must_go_on_passing(tmp_path: Path) -> None:
         assert len(altered) == PASS_TO_PASS_ALTERED
         drawn |= altered
     assert drawn == set(files.kept) and len(drawn) == PASS_TO_PASS_SAMPLE
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copy_that_must_fail_runs_first_and_both_kinds_before_and_after_the_test(files: TestFiles, seed: int) -> None:
+    run = contrasting(files, calibration_of(files, 0.0), random.Random(seed))
+    assert run
+    for test in files.targets:
+        text = run.test_patch
+        copies = [each for each in run.expected if each.target == test and each.alteration.place]
+        places = {each.test_id: text.index(f"def {each.test_id.rpartition('::')[2]}(") for each in copies}
+        assert not min(copies, key=lambda each: places[each.test_id]).alteration.passes
+        kinds = {(each.alteration.passes, each.alteration.before) for each in copies}
+        assert kinds == {(True, True), (True, False), (False, True), (False, False)}
+        for each in copies:
+            assert (places[each.test_id] < text.index("def test_clamp(")) == each.alteration.before
 
 
 @pytest.mark.parametrize("seed", range(5))
