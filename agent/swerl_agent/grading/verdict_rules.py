@@ -40,6 +40,10 @@ UNSHIELDED = (
     "it has no setpriv that works, so that code of a patch could read the memory of the process that reports;"
     " add util-linux to the image or set grading.allowUnshielded"
 )
+UNSEEN = (
+    "the log reports tests that no witnessed session ran: {}; if the test command starts several sessions, as `make` or"
+    " a loop does, write each into the eval script"
+)
 Contrast = Literal["held", "failed", "unavailable", "off"]
 
 
@@ -105,8 +109,10 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
     tampering = [] if ending else _tampering(task, report, outcome, witness)
     if not ending and (tampering or not report["resolved"]):
         tampering = [*witness.suspicions, *tampering]
-    if tampering or ending:
+    unseen = [] if ending or tampering else _unseen(task, report, witness)
+    if tampering or ending or unseen:
         report |= {"resolved": False} | ({"tampering": tampering} if tampering else {})
+        ending = ending or (UNSEEN.format(shortened(unseen)) if unseen else "")
     elif witness.suspicions:
         report["suspicions"] = list(witness.suspicions)
     if witness.touched:
@@ -212,11 +218,25 @@ def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole
     """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
     if witness.log and not report.get("tests_status"):
         return ["the log does not report the test run that the witness saw"] if whole else []
-    if task.ground_truth.eval_type == "fail_only":
-        forged = _unrecorded_failures(task, report, recorded_statuses(task, witness.log))
-    else:
-        forged = unconfirmed(report, confirmed(task, witness.log))
+    forged = _contradicted(task, report, witness)
+    if not witnessed_runner(task):
+        forged = [test for test in forged if status_of(test, recorded_statuses(task, witness.log))]
     return [f"result lines without a test run: {shortened(forged)}"] if forged else []
+
+
+def _contradicted(task: Task, report: Mapping[str, Any], witness: TestRecord) -> list[str]:
+    """Tests that count as passed by the log and not by the witness."""
+    if task.ground_truth.eval_type == "fail_only":
+        return _unrecorded_failures(task, report, recorded_statuses(task, witness.log))
+    return unconfirmed(report, confirmed(task, witness.log))
+
+
+def _unseen(task: Task, report: Mapping[str, Any], witness: TestRecord) -> list[str]:
+    """Tests that passed by the log alone, although a witness saw others: of a runner that starts more sessions than the
+    script shows only the first have keys, which is no sign of tampering."""
+    if witnessed_runner(task) or not witness.runs or not report.get("resolved"):
+        return []
+    return _contradicted(task, report, witness)
 
 
 def _unrecorded_failures(task: Task, report: Mapping[str, Any], seen: dict[str, str]) -> list[str]:

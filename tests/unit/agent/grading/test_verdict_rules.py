@@ -67,6 +67,18 @@ def test_unobserved_test_is_named_and_not_resolved(contents: list[list[object]],
     assert judged.report["tampering"]
 
 
+@pytest.mark.parametrize(
+    ("status", "named", "tampering"),
+    [(None, f"no witnessed session ran: {B};", False), ("FAILED", f"result lines without a test run: {B}", True)],
+)
+def test_test_of_a_session_without_a_key_is_no_tampering(status: str | None, named: str, tampering: bool) -> None:
+    others: list[list[object]] = [["result", B, status]] if status else []
+    contents = signed(HELLO, ["result", A, "PASSED"], *others, END)
+    judged = verdict_of(task(eval_script="make test\n"), reported(contents, PASSING), 0)
+    assert judged.status == "unresolved" and named in judged.detail
+    assert bool(judged.report.get("tampering")) == tampering
+
+
 def test_unsigned_lines_are_named() -> None:
     assert "did not sign" in verdict(*SEEN, key="another").detail
 
