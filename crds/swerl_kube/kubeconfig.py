@@ -29,7 +29,7 @@ _SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 
 @dataclass(frozen=True)
-class Entry:
+class KubeconfigEntry:
     """One named entry of a kubeconfig, and the file it comes from."""
 
     file: Path
@@ -66,14 +66,14 @@ class Kubeconfig:
         if not self.paths:
             raise ConfigError(f"cannot read kubeconfig {', '.join(map(str, paths))}: no such file")
         self.current_context = ""
-        self._entries: dict[tuple[str, str], Entry] = {}
+        self._entries: dict[tuple[str, str], KubeconfigEntry] = {}
         for path in self.paths:
             self._merge(path, _document(path))
 
     def __str__(self) -> str:
         return f"kubeconfig {', '.join(map(str, self.paths))}"
 
-    def entry(self, section: str, name: str) -> Entry:
+    def entry(self, section: str, name: str) -> KubeconfigEntry:
         """The entry called `name`; raises ConfigError."""
         try:
             return self._entries[section, name]
@@ -85,7 +85,7 @@ class Kubeconfig:
         self.current_context = self.current_context or str(document.get("current-context") or "")
         for section, kind in _SECTIONS.items():
             for item in document.get(section) or []:
-                entry = Entry(path, section, str(item.get("name")), item.get(kind) or {})
+                entry = KubeconfigEntry(path, section, str(item.get("name")), item.get(kind) or {})
                 self._entries.setdefault((section, entry.name), entry)
 
 
@@ -124,14 +124,14 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _proxy(cluster: Entry) -> str | None:
+def _proxy(cluster: KubeconfigEntry) -> str | None:
     url = cluster.text("proxy-url")
     if url and not url.lower().startswith(("http://", "https://")):
         raise ConfigError(f"{cluster}: proxy-url {url!r} is not supported; use an http:// or https:// proxy")
     return url or None
 
 
-def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     """Headers that make the API server act as another user, as kubectl sends them."""
     name, uid = user.text("as"), user.text("as-uid")
     groups, extra = user.fields.get("as-groups") or [], user.fields.get("as-user-extra") or {}
@@ -147,7 +147,7 @@ def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
 
 
 def _credentials(
-    config: Kubeconfig, context: str, cluster: Entry, user: Entry | None, tls: ssl.SSLContext | None
+    config: Kubeconfig, context: str, cluster: KubeconfigEntry, user: KubeconfigEntry | None, tls: ssl.SSLContext | None
 ) -> Credentials:
     if user is None:
         return Credentials()
@@ -167,7 +167,7 @@ def _credentials(
     return Credentials()
 
 
-def _with_authority_data(cluster: Entry) -> dict[str, Any]:
+def _with_authority_data(cluster: KubeconfigEntry) -> dict[str, Any]:
     """The cluster as plugins read it: the certificate authority as data, never as a file."""
     fields = {name: value for name, value in cluster.fields.items() if name != "certificate-authority"}
     authority = cluster.content("certificate-authority")
@@ -190,7 +190,7 @@ class _NamedServerContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, self.server_name, session)
 
 
-def _tls(cluster: Entry, user: Entry | None) -> ssl.SSLContext:
+def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> ssl.SSLContext:
     context = _verifying(cluster)
     if cluster.fields.get("insecure-skip-tls-verify"):
         context.check_hostname = False
@@ -202,7 +202,7 @@ def _tls(cluster: Entry, user: Entry | None) -> ssl.SSLContext:
     return context
 
 
-def _verifying(cluster: Entry) -> ssl.SSLContext:
+def _verifying(cluster: KubeconfigEntry) -> ssl.SSLContext:
     authority = cluster.content("certificate-authority")
     try:
         data = authority.decode() if authority else None

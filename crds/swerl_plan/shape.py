@@ -21,7 +21,7 @@ class ShapeError(ValueError):
 
 
 @dataclass(frozen=True)
-class Experts:
+class ExpertShape:
     """The mixture of experts of a layer."""
 
     count: int
@@ -47,7 +47,7 @@ class ModelShape:
     tied: bool  # the output layer is the embedding
     qkv_bias: bool = False
     qk_norm: bool = False
-    experts: Experts | None = None
+    experts: ExpertShape | None = None
 
     @property
     def embedding(self) -> int:
@@ -167,13 +167,13 @@ def _context(config: Mapping[str, Any]) -> int:
     return int(positions * float(scaling.get("factor", 1.0)))
 
 
-def _experts(config: Mapping[str, Any]) -> Experts | None:
+def _experts(config: Mapping[str, Any]) -> ExpertShape | None:
     count = config.get("num_experts") or config.get("n_routed_experts") or config.get("num_local_experts")
     if not count:
         return None
     intermediate = int(config["moe_intermediate_size"])
     shared = config.get("shared_expert_intermediate_size") or intermediate * int(config.get("n_shared_experts") or 0)
-    return Experts(
+    return ExpertShape(
         count=int(count),
         per_token=int(config["num_experts_per_tok"]),
         intermediate=intermediate,

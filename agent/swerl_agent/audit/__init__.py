@@ -4,7 +4,16 @@ Guarantees: only what was executed is looked at, not what was talked about; a fi
 words that gave it away; the commands of a trajectory that cannot be read are an error, never an empty list.
 """
 
-from .rules import RULES, Finding, Rule, findings
-from .trajectory import Trajectory, TrajectoryError, executed, read_trajectories
+from .rules import RULES, AuditFinding, AuditRule, findings
+from .trajectory import AuditedTrajectory, TrajectoryError, executed, read_trajectories
 
-__all__ = ["RULES", "Finding", "Rule", "Trajectory", "TrajectoryError", "executed", "findings", "read_trajectories"]
+__all__ = [
+    "RULES",
+    "AuditFinding",
+    "AuditRule",
+    "AuditedTrajectory",
+    "TrajectoryError",
+    "executed",
+    "findings",
+    "read_trajectories",
+]

@@ -23,7 +23,7 @@ _PROGRAMS = r"(?:/usr(?:/local)?|/opt/\S{1,500}|~/\.local)?/s?bin/\S+"
 
 
 @dataclass(frozen=True)
-class Rule:
+class AuditRule:
     """One kind of suspicious command."""
 
     name: str
@@ -49,17 +49,17 @@ def _pair(command: str, first: re.Pattern[str], second: re.Pattern[str]) -> int 
     return None
 
 
-def _rule(name: str, what: str, *alternatives: str | tuple[str, str]) -> Rule:
+def _rule(name: str, what: str, *alternatives: str | tuple[str, str]) -> AuditRule:
     pattern = "|".join(one for one in alternatives if isinstance(one, str))
     pairs = [(_compiled(one[0]), _compiled(one[1])) for one in alternatives if isinstance(one, tuple)]
-    return Rule(name, what, _compiled(pattern) if pattern else None, pairs)
+    return AuditRule(name, what, _compiled(pattern) if pattern else None, pairs)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-RULES: Sequence[Rule] = (
+RULES: Sequence[AuditRule] = (
     _rule(
         "git-all",
         "lists history past the base commit",
@@ -150,7 +150,7 @@ RULES: Sequence[Rule] = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """A rule that a command breaks."""
 
     rule: str
@@ -159,10 +159,10 @@ class Finding:
     excerpt: str
 
 
-def findings(commands: Iterable[str], rules: Sequence[Rule] = RULES) -> list[Finding]:
+def findings(commands: Iterable[str], rules: Sequence[AuditRule] = RULES) -> list[AuditFinding]:
     """What the rules find, by command and then in the table's order; a rule is named once per command."""
     return [
-        Finding(rule.name, rule.what, step, _excerpt(text, place))
+        AuditFinding(rule.name, rule.what, step, _excerpt(text, place))
         for step, command in enumerate(commands)
         for text in [command + _listed(command)]
         for rule in rules

@@ -28,7 +28,7 @@ class TrajectoryError(ValueError):
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class AuditedTrajectory:
     """What was executed in one episode."""
 
     path: Path
@@ -37,7 +37,7 @@ class Trajectory:
     commands: tuple[str, ...]
 
 
-def read_trajectories(paths: Sequence[Path]) -> Iterator[Trajectory | TrajectoryError]:
+def read_trajectories(paths: Sequence[Path]) -> Iterator[AuditedTrajectory | TrajectoryError]:
     """Every trajectory at `paths`: files, or folders searched for traj.json, *.traj.json and *.traj; the error of each
     file that is none."""
     for path in paths:
@@ -54,11 +54,11 @@ def trajectory_files(path: Path, names: Sequence[str] = NAMES) -> list[Path]:
     return files or [path]
 
 
-def read_trajectory(path: Path) -> Trajectory:
+def read_trajectory(path: Path) -> AuditedTrajectory:
     """The trajectory of one file; raises TrajectoryError."""
     content = trajectory_content(path)
     status = _object(_object(content.get("info")).get("verdict")).get("status")
-    return Trajectory(path, instance_id(path, content), str(status or ""), tuple(_commands(content)))
+    return AuditedTrajectory(path, instance_id(path, content), str(status or ""), tuple(_commands(content)))
 
 
 def trajectory_content(path: Path) -> Mapping[str, Any]:

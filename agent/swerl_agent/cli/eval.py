@@ -120,7 +120,7 @@ async def run_evaluation(options: Options) -> int:
             records,
             options.output,
             metadata=metadata,
-            on_record=_Progress(len(tasks) * spec.samples, records).show,
+            on_record=_ProgressLines(len(tasks) * spec.samples, records).show,
             write_summary=summary_writer.write,
         )
         try:
@@ -184,7 +184,7 @@ def _settings(options: Options, prompts: str | None) -> dict[str, Any]:
     return {"model": model, "data": str(options.path), "sample_options": sample_options, "choice": choice}
 
 
-class _Progress:
+class _ProgressLines:
     """Prints one line for every finished sample."""
 
     def __init__(self, total: int, records: SampleRecords) -> None:

@@ -14,8 +14,8 @@ from swerl_api.images import rewrite
 
 from swerl_agent.registry import (
     Availability,
-    Credentials,
     RegistryClient,
+    RegistryCredentials,
     RegistryLimits,
     check_images,
     read_credentials,
@@ -123,7 +123,7 @@ def _listed(path: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def registry_credentials(options: Options) -> dict[str, Credentials]:
+def registry_credentials(options: Options) -> dict[str, RegistryCredentials]:
     """Logins by registry; raises CredentialError."""
     return read_credentials(path) if (path := _docker_config(options)) else {}
 

@@ -18,7 +18,7 @@ from swerl_agent.tasks.exporting import export_assets
 from swerl_agent.tasks.importing import Entry, ImportRequest, gather
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
-from swerl_agent.tasks.writing import Layout, write_entries
+from swerl_agent.tasks.writing import RowLayout, write_entries
 
 from .command import Options, runs, together
 from .output import long_output_format_option, print_result
@@ -126,8 +126,8 @@ def _source(options: Options, text: str) -> RowSource:
     return RowSource(text, options.config, options.split, options.revision, options.data_source)
 
 
-def _layout(options: Options) -> Layout:
-    return Layout(options.format, options.whole_rows)
+def _layout(options: Options) -> RowLayout:
+    return RowLayout(options.format, options.whole_rows)
 
 
 def _print_summary(options: Options, tasks: int, written: list[Path], malformed: int) -> int:

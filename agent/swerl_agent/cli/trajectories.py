@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from swerl_agent.audit import RULES, Finding, Trajectory, TrajectoryError, findings, read_trajectories
+from swerl_agent.audit import RULES, AuditedTrajectory, AuditFinding, TrajectoryError, findings, read_trajectories
 from swerl_agent.visible import visible
 
 from .command import Group, Options, runs
@@ -59,7 +59,7 @@ async def audit_trajectories(options: Options) -> int:
     return 1 if suspicious else 2 if unread else 0
 
 
-def _as_text(trajectory: Trajectory, found: list[Finding]) -> str:
+def _as_text(trajectory: AuditedTrajectory, found: list[AuditFinding]) -> str:
     if not found:
         return ""
     verdict = f" ({trajectory.status})" if trajectory.status else ""
@@ -67,7 +67,7 @@ def _as_text(trajectory: Trajectory, found: list[Finding]) -> str:
     return f"{trajectory.instance_id}{verdict}  {trajectory.path}\n{''.join(lines)}"
 
 
-def _document(trajectory: Trajectory, found: list[Finding]) -> dict[str, Any]:
+def _document(trajectory: AuditedTrajectory, found: list[AuditFinding]) -> dict[str, Any]:
     return {
         "path": str(trajectory.path),
         "instance_id": trajectory.instance_id,

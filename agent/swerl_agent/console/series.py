@@ -32,7 +32,7 @@ CURVES: Sequence[tuple[str, tuple[str, ...]]] = (
 
 
 @dataclass(frozen=True)
-class Metrics:
+class JobSeries:
     """Every metric of a job, by its name: value by step, of training steps and of evaluations."""
 
     series: Mapping[str, Points]
@@ -45,7 +45,7 @@ class Metrics:
         return {name: points[-1][1] for name, points in sorted(self.series.items()) if points}
 
 
-def read_metrics(path: Path) -> Metrics:
+def read_metrics(path: Path) -> JobSeries:
     """The metrics in a file; none where it is missing. Of several rows about one step the last counts."""
     series: dict[str, dict[float, float]] = {}
     step: int | None = None
@@ -53,7 +53,7 @@ def read_metrics(path: Path) -> Metrics:
     try:
         lines = path.read_bytes().splitlines()
     except OSError:
-        return Metrics({})
+        return JobSeries({})
     for line in lines:
         try:
             row = json.loads(line)
@@ -70,4 +70,4 @@ def read_metrics(path: Path) -> Metrics:
             if name not in NOT_METRICS and found is not None:
                 series.setdefault(f"supervised/{name}" if kind == "supervised" else name, {})[at] = found
     ordered = {name: sorted(points.items()) for name, points in series.items()}
-    return Metrics(ordered, step, None if attempt is None else int(attempt), time)
+    return JobSeries(ordered, step, None if attempt is None else int(attempt), time)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from swerl_kube import ApiError, Json, KubeClient, KubeError, NotFound, Unavailable
 
-from swerl_agent.registry import Credentials, RegistryLimits
+from swerl_agent.registry import RegistryCredentials, RegistryLimits
 
 from . import control_plane, namespace, nodes, probe
 from .finding import Finding
@@ -43,7 +43,7 @@ class DoctorOptions:
     pull_secrets: Sequence[str] = ()
     pods: bool = True  # whether Pods are created
     start_seconds: float = 120.0
-    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    credentials: Mapping[str, RegistryCredentials] = field(default_factory=dict)
     registry_limits: RegistryLimits = field(default_factory=RegistryLimits)
 
 

@@ -8,8 +8,8 @@ import aiohttp
 
 from swerl_agent.registry import (
     Availability,
-    Credentials,
     RegistryClient,
+    RegistryCredentials,
     RegistryLimits,
     check_images,
 )
@@ -20,7 +20,7 @@ FEW_PULLS = 100
 
 
 async def registries(
-    images: Sequence[str], credentials: Mapping[str, Credentials], limits: RegistryLimits
+    images: Sequence[str], credentials: Mapping[str, RegistryCredentials], limits: RegistryLimits
 ) -> list[Finding]:
     """Asked from this machine, not from the nodes."""
     async with aiohttp.ClientSession() as http:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.audit import Finding, executed, findings
+from swerl_agent.audit import AuditFinding, executed, findings
 from swerl_agent.grading import NO_PATCH, Verdict
 from swerl_agent.storage import file_name, finish_in_thread, write_atomic
 
@@ -65,7 +65,7 @@ def write_artifacts(
     verdict: Verdict | None,
     *,
     meta: Mapping[str, Any] | None = None,
-    audit: Collection[Finding] | None = None,
+    audit: Collection[AuditFinding] | None = None,
     ended: int | None = None,
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
@@ -95,7 +95,7 @@ def write_artifacts(
     return folder
 
 
-def _info(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any]:
+def _info(episode: Episode, verdict: Verdict | None, found: Collection[AuditFinding]) -> dict[str, Any]:
     """What both JSON files say of the episode."""
     public = _public_verdict(episode, verdict, found)
     return {
@@ -125,7 +125,9 @@ def _info(episode: Episode, verdict: Verdict | None, found: Collection[Finding])
     }
 
 
-def _public_verdict(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any] | None:
+def _public_verdict(
+    episode: Episode, verdict: Verdict | None, found: Collection[AuditFinding]
+) -> dict[str, Any] | None:
     """The verdict with the rules of what was found; None where a patch was not graded, or an error kept it away."""
     if verdict is None and episode.patch is None and not episode.error_code:
         verdict = NO_PATCH

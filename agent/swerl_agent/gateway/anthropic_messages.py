@@ -27,7 +27,7 @@ from .blocks import (
     unsupported,
 )
 from .errors import Refusal, invalid
-from .exchange import Api, Exchange, Reply, event
+from .exchange import Api, CompletionParts, Exchange, event
 from .recording import Body, Recording
 from .wire import pieces
 
@@ -59,7 +59,7 @@ class MessagesExchange(Exchange):
         self.chat = {**given(body, NAMES), **_thinking(body), **_tools(body), "messages": _messages(body)}
 
     def answer(self, completion: Body) -> Body:
-        reply = Reply.of(completion)
+        reply = CompletionParts.of(completion)
         content: list[dict[str, Any]] = []
         if reply.thought:
             content.append({"type": "thinking", "thinking": reply.thought, "signature": SIGNATURE})

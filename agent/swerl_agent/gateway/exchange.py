@@ -56,7 +56,7 @@ class Api(ABC):
 
 
 @dataclass(frozen=True)
-class Reply:
+class CompletionParts:
     """The parts of a chat completion."""
 
     thought: str
@@ -69,7 +69,7 @@ class Reply:
     completion_tokens: int
 
     @classmethod
-    def of(cls, completion: Body) -> Reply:
+    def of(cls, completion: Body) -> CompletionParts:
         """The parts; a thought in the text is split off."""
         choice = completion["choices"][0]
         message, usage = choice["message"], completion.get("usage") or {}

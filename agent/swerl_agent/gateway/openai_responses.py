@@ -16,7 +16,7 @@ from typing import Any
 from .blocks import assistant, check_fields, function, given, mapping, mappings, unsupported
 from .chat_completions import ChatApi
 from .errors import Refusal, invalid
-from .exchange import Exchange, Reply
+from .exchange import CompletionParts, Exchange
 from .recording import Body, Recording
 from .responses_events import error_event, events
 from .responses_input import FREEFORM, encoded_reasoning, messages_of
@@ -55,7 +55,7 @@ class ResponsesExchange(Exchange):
         self.chat = {**given(body, NAMES), **_effort(body), **_tools(body), "messages": [*system, *self._messages]}
 
     def answer(self, completion: Body) -> Body:
-        reply = Reply.of(completion)
+        reply = CompletionParts.of(completion)
         identifier = f"resp_{uuid.uuid4().hex}"
         if self._body.get("store") is not False:
             answer = assistant(reply.text, reply.thought or None, reply.calls)
@@ -81,7 +81,7 @@ class ResponsesExchange(Exchange):
     def events(self, answer: Body) -> Iterator[bytes]:
         return events(answer)
 
-    def _output(self, reply: Reply, status: str) -> Iterator[dict[str, Any]]:
+    def _output(self, reply: CompletionParts, status: str) -> Iterator[dict[str, Any]]:
         if reply.thought:
             content = [{"type": "reasoning_text", "text": reply.thought}]
             kept = (
@@ -155,7 +155,7 @@ def _freeform(arguments: str) -> str:
         return arguments
 
 
-def _usage(reply: Reply) -> dict[str, Any]:
+def _usage(reply: CompletionParts) -> dict[str, Any]:
     return {
         "input_tokens": reply.prompt_tokens,
         "input_tokens_details": {"cached_tokens": reply.cached_tokens},

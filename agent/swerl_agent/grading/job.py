@@ -34,7 +34,7 @@ class Infrastructure(Exception):
     """The Job gave no report for a reason outside the patch; another Job may."""
 
 
-class ForeignArchitecture(Infrastructure):
+class GradingForeignArchitecture(Infrastructure):
     """The image's programs are for another architecture than the node."""
 
 
@@ -222,6 +222,6 @@ async def _final_outcome(reader: _LogReader, state: PodState) -> Outcome:
     if state.reason == "Evicted" and exceeded_storage(state.message):
         return LimitExceeded("storage", state.message)
     if not reader.begun and EXEC_FORMAT in state.message:
-        raise ForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")
+        raise GradingForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")
     kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure
     raise kind(f"Pod {state.name} ended without a report: {state.reason} {state.message}".strip())

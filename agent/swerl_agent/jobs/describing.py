@@ -16,7 +16,7 @@ from swerl_api.swerljob import duration_words
 from swerl_kube import Forbidden, Json, KubeClient
 
 from .overview import JobRow, job_row
-from .pods import RAY_ROLES, PodState, SandboxStates, event_time, sandbox_states, waiting_pods
+from .pods import RAY_ROLES, SandboxStates, WaitingPod, event_time, sandbox_states, waiting_pods
 from .reasons import Cause, causes_of, seconds_since, status_of
 from .steering import find_job
 
@@ -33,7 +33,7 @@ class JobDescription:
     failures: int
     retries: int
     causes: Sequence[Cause]  # the most important first
-    pods: Sequence[PodState]  # that are not ready
+    pods: Sequence[WaitingPod]  # that are not ready
     sandboxes: SandboxStates
     events: Sequence[Json]  # newest first
     last_checkpoint: str | None

@@ -17,7 +17,7 @@ NORMAL_WAITS = ("PodInitializing", "ContainerCreating")
 
 
 @dataclass(frozen=True)
-class PodState:
+class WaitingPod:
     """A Pod that is not ready, and why."""
 
     name: str
@@ -36,11 +36,11 @@ def is_ready(pod: Json) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def waiting_pods(pods: Iterable[Json], events: Iterable[Json]) -> list[PodState]:
+def waiting_pods(pods: Iterable[Json], events: Iterable[Json]) -> list[WaitingPod]:
     """Ray and preflight Pods that are not ready, with the reason; those that ended well are left out."""
     newest = newest_warnings(events)
     return [
-        PodState(str(pod["metadata"]["name"]), role_of(pod), pod_words(pod, newest.get(pod["metadata"]["name"], "")))
+        WaitingPod(str(pod["metadata"]["name"]), role_of(pod), pod_words(pod, newest.get(pod["metadata"]["name"], "")))
         for pod in pods
         if role_of(pod) in RAY_ROLES and not is_ready(pod) and pod.get("status", {}).get("phase") != "Succeeded"
     ]

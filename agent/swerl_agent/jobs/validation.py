@@ -15,7 +15,7 @@ from swerl_api import API_VERSION
 from swerl_kube import BadRequest, Conflict, Forbidden, Json, KubeClient, KubeError, NotFound, resource_path
 from swerl_plan import Machines
 
-from swerl_agent.registry import Availability, Credentials, RegistryClient, RegistryLimits, check_images
+from swerl_agent.registry import Availability, RegistryClient, RegistryCredentials, RegistryLimits, check_images
 
 from .faults import Fault, Level, file_faults, shown, value_at
 from .needs import NamedObject, named_images, named_objects
@@ -61,7 +61,7 @@ async def validate(
     *,
     beside: Sequence[Json] = (),
     registries: RegistryLimits | None = None,
-    credentials: Mapping[str, Credentials] | None = None,
+    credentials: Mapping[str, RegistryCredentials] | None = None,
 ) -> Validation:
     """Check `job`; without a client the cluster is not asked, without `registries` no registry is.
 
@@ -81,7 +81,7 @@ async def validate(
 
 
 async def image_faults(
-    images: Mapping[str, str], limits: RegistryLimits, credentials: Mapping[str, Credentials]
+    images: Mapping[str, str], limits: RegistryLimits, credentials: Mapping[str, RegistryCredentials]
 ) -> list[Fault]:
     """Images that their registries lack. One that this machine cannot decide about is a warning."""
     async with aiohttp.ClientSession() as http:

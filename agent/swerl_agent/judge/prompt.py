@@ -14,7 +14,7 @@ from swerl_api import JudgeView
 
 
 @dataclass(frozen=True)
-class Command:
+class JudgedCommand:
     """A command and its result; `number` is the step it belongs to."""
 
     number: int
@@ -55,8 +55,8 @@ def output_text(record: Mapping[str, Any]) -> str:
     return f"{head}\n({left_out} left out)\n{tail}"
 
 
-def _command(record: Mapping[str, Any], limit: int) -> Command:
-    return Command(
+def _command(record: Mapping[str, Any], limit: int) -> JudgedCommand:
+    return JudgedCommand(
         record["step_idx"] + 1, str(record["action"]), int(record["returncode"]), _cut(output_text(record), limit)
     )
 

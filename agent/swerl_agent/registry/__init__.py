@@ -6,16 +6,16 @@ allowed; an image counts as missing only when its registry says so.
 
 from .availability import Availability, check_images
 from .client import RegistryClient, RegistryLimits
-from .credentials import CredentialError, Credentials, read_credentials
+from .credentials import CredentialError, RegistryCredentials, read_credentials
 from .reference import ImageReference, ReferenceError, parse_reference
 
 __all__ = [
     "Availability",
     "CredentialError",
-    "Credentials",
     "ImageReference",
     "ReferenceError",
     "RegistryClient",
+    "RegistryCredentials",
     "RegistryLimits",
     "check_images",
     "parse_reference",

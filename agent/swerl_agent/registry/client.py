@@ -19,7 +19,7 @@ from yarl import URL
 
 from swerl_agent.episode import EndpointError, environment_proxy
 
-from .credentials import Credentials
+from .credentials import RegistryCredentials
 from .rate_limit import RateLimiter
 from .reference import DOCKER_HUB, ImageReference
 
@@ -64,7 +64,7 @@ class RegistryClient:
     """Asks registries for manifests; one object for one run."""
 
     def __init__(
-        self, http: aiohttp.ClientSession, credentials: Mapping[str, Credentials], limits: RegistryLimits
+        self, http: aiohttp.ClientSession, credentials: Mapping[str, RegistryCredentials], limits: RegistryLimits
     ) -> None:
         self._http, self._credentials, self._limits = http, credentials, limits
         self._rate_limiters: dict[str, RateLimiter] = {}

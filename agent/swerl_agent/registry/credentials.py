@@ -18,7 +18,7 @@ class CredentialError(ValueError):
 
 
 @dataclass(frozen=True)
-class Credentials:
+class RegistryCredentials:
     """User and password at one registry."""
 
     user: str
@@ -30,7 +30,7 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
-def read_credentials(path: Path) -> dict[str, Credentials]:
+def read_credentials(path: Path) -> dict[str, RegistryCredentials]:
     """Credentials by registry, from the `auths` of a config.json or `.dockerconfigjson`; raises CredentialError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -50,14 +50,14 @@ def _registry(key: str) -> str:
     return DOCKER_HUB if host in HUB_NAMES else host
 
 
-def _credentials(login: Any, where: str) -> Credentials | None:
+def _credentials(login: Any, where: str) -> RegistryCredentials | None:
     """None where a credential helper holds the password."""
     if not isinstance(login, Mapping):
         raise CredentialError(f"{where} must be an object")
     if login.get("username") and login.get("password"):
-        return Credentials(str(login["username"]), str(login["password"]))
+        return RegistryCredentials(str(login["username"]), str(login["password"]))
     try:
         user, colon, password = base64.b64decode(str(login.get("auth") or ""), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
         raise CredentialError(f"{where}: field auth is not base64 of user:password") from error
-    return Credentials(user, password) if colon else None
+    return RegistryCredentials(user, password) if colon else None

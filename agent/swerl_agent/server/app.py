@@ -44,7 +44,7 @@ CLEANING = 30.0  # seconds for the sandboxes of cancelled rollouts; what is left
 CANCELLED = "cancelled"
 
 
-class Unavailable(Exception):
+class RolloutLost(Exception):
     """The infrastructure ended a rollout; the message says how."""
 
 
@@ -115,7 +115,7 @@ class AgentServer:
                 await asyncio.wait(unfinished, timeout=CLEANING)
 
     async def _rollout(self, data: bytes) -> bytes:
-        """The body of the answer; raises InvalidRequest and Unavailable."""
+        """The body of the answer; raises InvalidRequest and RolloutLost."""
         request = await asyncio.to_thread(self._read, data)
         if self._skip and (known := await asyncio.to_thread(self._answers.read, request)):
             return known
@@ -142,7 +142,7 @@ class AgentServer:
         except asyncio.CancelledError:
             status = CANCELLED
             raise
-        except Unavailable:
+        except RolloutLost:
             status = INFRASTRUCTURE_ERROR
             raise
         except PromptError:
@@ -155,11 +155,11 @@ class AgentServer:
         try:
             graded = await self._runner.run(request, on_end)
         except (GradingError, KubeError, SandboxError) as error:
-            raise Unavailable(f"{type(error).__name__}: {error}") from error
+            raise RolloutLost(f"{type(error).__name__}: {error}") from error
         if graded.episode.exit_status == PROMPT_FAILED:
             raise PromptError(graded.loss_error)
         if graded.loss_error is not None:
-            raise Unavailable(graded.loss_error)
+            raise RolloutLost(graded.loss_error)
         return graded
 
     def _kept(self, request: RunRequest, graded: GradedEpisode) -> bytes:
@@ -179,7 +179,7 @@ def _outcome(task: asyncio.Task[bytes]) -> web.Response:
         return web.Response(body=task.result(), content_type="application/json")
     except InvalidRequest as error:
         return _refusal(400, str(error), "refused")
-    except Unavailable as error:
+    except RolloutLost as error:
         return _refusal(503, str(error), INFRASTRUCTURE_ERROR)
     except PromptError as error:
         return _refusal(500, str(error), PROMPT_FAILED)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .importing import Entry
-from .writing import Layout, write_atomic, write_entries
+from .writing import RowLayout, write_atomic, write_entries
 
 IDS = "instance_ids.txt"
 IMAGES = "docker_images.txt"
 
 
-def export_assets(folder: Path, name: str, entries: Sequence[Entry], layout: Layout) -> list[Path]:
+def export_assets(folder: Path, name: str, entries: Sequence[Entry], layout: RowLayout) -> list[Path]:
     """Write ids, images (each once) and `<name>_eval.jsonl` into `folder`; the files. Raises TaskError."""
     ids = [entry.task.instance_id for entry in entries]
     images = list(dict.fromkeys(entry.task.image for entry in entries))

@@ -23,14 +23,14 @@ PromptFormat = Literal["text", "prompt"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """How rows are written."""
 
     format: PromptFormat = "text"  # key of the problem statement, and with it where the columns lie
     whole_rows: bool = False  # every column in one file, as trainers expect that know no other
 
 
-def write_entries(path: Path, entries: Sequence[Entry], layout: Layout, *, append: bool = False) -> list[Path]:
+def write_entries(path: Path, entries: Sequence[Entry], layout: RowLayout, *, append: bool = False) -> list[Path]:
     """Write `entries` to `path`, and their grading half beside it; the files written.
 
     Raises TaskError when a file cannot be written, or cannot be appended to.
@@ -86,7 +86,7 @@ def grading_columns(task: Task) -> dict[str, Any]:
     return columns | ({"hidden_paths": task.hidden_paths} if task.hidden_paths else {})
 
 
-def _visible(entry: Entry, layout: Layout) -> dict[str, Any]:
+def _visible(entry: Entry, layout: RowLayout) -> dict[str, Any]:
     task = entry.task
     columns = visible_columns(task)
     if layout.whole_rows:
@@ -105,7 +105,7 @@ def _subset(data_source: str) -> str:
     return next((subset for subset in SUBSETS if subset in name), data_source)
 
 
-def _check_appendable(path: Path, entries: Iterable[Entry], layout: Layout) -> None:
+def _check_appendable(path: Path, entries: Iterable[Entry], layout: RowLayout) -> None:
     if grading_file(path).exists() == layout.whole_rows:
         how = "with" if layout.whole_rows else "without"
         raise TaskError(f"{path} was written the other way: {how} --whole-rows nothing can be appended to it")

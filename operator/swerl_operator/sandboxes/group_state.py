@@ -24,7 +24,7 @@ class StatusWrites:
 
 
 @dataclass
-class GroupState:
+class SandboxGroupState:
     """Times are epoch seconds."""
 
     writes: StatusWrites = field(default_factory=StatusWrites)

@@ -18,7 +18,7 @@ from swerl_api.base import Egress
 from swerl_api.conditions import SandboxReason
 
 from ..workqueue import ObjectKey
-from .group_state import GroupState
+from .group_state import SandboxGroupState
 from .parsed import ParsedGroup, ParsedPod, PodStage, keep_disruption
 
 MAX_TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
@@ -51,7 +51,7 @@ class GroupRecord:
     isolation_check: IsolationCheck = IsolationCheck()
     restored: bool = False
     was_ready: bool = False  # one of its Pods, at least
-    state: GroupState = field(default_factory=GroupState)
+    state: SandboxGroupState = field(default_factory=SandboxGroupState)
 
     @property
     def existing_group(self) -> ParsedGroup:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from swerl_trainer.engines import pool as pools
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.errors import EnginePoolError
 from swerl_trainer.engines.handle import shared_gpu_locations
 from swerl_trainer.engines.links import Backend, weight_link
 from swerl_trainer.engines.pool import EnginePool
@@ -31,7 +31,7 @@ class RecordingEngine(EngineClient):
     async def _post(self, call: str, body: dict[str, Any], timeout: float = 0.0) -> dict[str, Any]:
         self.calls.append((call, body))
         if call == self.refused_call:
-            raise EngineError(f"{self.url}: {call}")
+            raise EnginePoolError(f"{self.url}: {call}")
         return {}
 
     @property
@@ -128,7 +128,7 @@ async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -
 
 
 async def test_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
-    with pytest.raises(EngineError, match="no training rank"):
+    with pytest.raises(EnginePoolError, match="no training rank"):
         await weight_link(Ranks(), [RecordingEngine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
 
 

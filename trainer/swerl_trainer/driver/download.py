@@ -26,7 +26,7 @@ from typing import Any
 from swerl_agent.tasks import Purpose, TaskError
 from swerl_agent.tasks.importing import ImportRequest, gather
 from swerl_agent.tasks.sources import RowSource
-from swerl_agent.tasks.writing import Layout, write_entries
+from swerl_agent.tasks.writing import RowLayout, write_entries
 from swerl_api import TaskSelection
 from swerl_api.names import DOWNLOAD_FAILED_CODE
 from swerl_api.source import HuggingFaceSource
@@ -138,7 +138,7 @@ def _fetch_tasks(item: Download, folder: Path, purpose: Purpose) -> None:
         raise
     if malformed:
         raise TaskError(f"{len(malformed)} malformed rows ({len(entries)} are valid), the first: {malformed[0]}")
-    write_entries(folder / TASKS_FILE, entries, Layout())
+    write_entries(folder / TASKS_FILE, entries, RowLayout())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-class EngineError(RuntimeError):
+class EnginePoolError(RuntimeError):
     """An engine or the router failed; the message names it, the operation and the cause."""
 
 
-class EngineStartError(EngineError):
+class EngineStartError(EnginePoolError):
     """A server did not become ready; the message ends with the tail of its log."""
 
 
-class EngineCallError(EngineError):
+class EngineCallError(EnginePoolError):
     """A control call was refused; the engine's state is unknown until its next full update."""
 
 

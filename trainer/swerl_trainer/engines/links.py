@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.errors import EnginePoolError
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.engines.weights import BUCKET_BYTES, WeightLink, WeightSource
@@ -120,7 +120,7 @@ class CudaIpcLink(WeightLink):
         rank_at = {location: rank for rank, location in enumerate(await self._source.locations())}
         for engine in self.engines:
             if missing := [location for location in engine.locations if location not in rank_at]:
-                raise EngineError(f"engine {engine.url} shares GPU {missing[0]}, which no training rank uses")
+                raise EnginePoolError(f"engine {engine.url} shares GPU {missing[0]}, which no training rank uses")
         self._ranks = [[rank_at[location] for location in engine.locations] for engine in self.engines]
 
     async def _transfer(self, version: int) -> None:

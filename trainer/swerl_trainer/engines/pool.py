@@ -17,7 +17,7 @@ from typing import Literal
 
 import aiohttp
 from swerl_trainer.engines.client import CONTROL_TIMEOUT, EngineClient
-from swerl_trainer.engines.errors import EngineCallError, EngineError
+from swerl_trainer.engines.errors import EngineCallError, EnginePoolError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth, Health
 from swerl_trainer.engines.links import Backend, weight_link
@@ -172,10 +172,10 @@ class EnginePool:
 
     async def update_weights(self, version: int) -> None:
         """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
-        trainer_lock. Engines that sleep wake up first. `watch` replaces an engine that fails. Raises EngineError when
-        each transfer fails."""
+        trainer_lock. Engines that sleep wake up first. `watch` replaces an engine that fails. Raises EnginePoolError
+        when each transfer fails."""
         if self._source is None:
-            raise EngineError("update_weights was called before attach: the pool has no weight source")
+            raise EnginePoolError("update_weights was called before attach: the pool has no weight source")
         self._version = version
         for _ in range(MAX_TRANSFERS):
             await self._call_all("wake")
@@ -192,7 +192,7 @@ class EnginePool:
                 broken, self._link = self._link, None
                 await asyncio.gather(*(self._retire(client) for client in failed.engines))
                 await broken.abandon()
-        raise EngineError(f"weights of version {version}: {MAX_TRANSFERS} transfers failed; see the engines' logs")
+        raise EnginePoolError(f"weights of version {version}: {MAX_TRANSFERS} transfers failed; see the engines' logs")
 
     async def serving(self) -> None:
         """Return when at least one engine serves the present version."""
@@ -228,7 +228,7 @@ class EnginePool:
                 async with self._lock_of(slot):
                     await self._send_weights(slot)
             await self._route_to(slot)
-        except (EngineError, aiohttp.ClientError, TimeoutError):
+        except (EnginePoolError, aiohttp.ClientError, TimeoutError):
             if slot.client is not None:
                 await self._retire(slot.client)
             if slot.restarts >= RESTARTS:
@@ -241,13 +241,13 @@ class EnginePool:
     def _lock_of(self, slot: EngineSlot) -> asyncio.Lock:
         """The lock to hold while the trainer sends weights to this engine."""
         if self._trainer_lock is None:
-            raise EngineError(f"engine {slot.number} replaced before the pool was attached")
+            raise EnginePoolError(f"engine {slot.number} replaced before the pool was attached")
         return self._trainer_lock
 
     async def _send_weights(self, slot: EngineSlot) -> None:
         """Send the present weights to one new engine, over its own link."""
         if slot.client is None:
-            raise EngineError(f"engine {slot.number} was lost before it had the weights")
+            raise EnginePoolError(f"engine {slot.number} was lost before it had the weights")
         link = self._linked([slot.client])
         try:
             await link.send(self._version)
@@ -276,7 +276,7 @@ class EnginePool:
         calls = (client.sleep() if call == "sleep" else client.wake() for client in clients)
         results = await asyncio.gather(*calls, return_exceptions=True)
         for client, result in zip(clients, results, strict=True):
-            if isinstance(result, EngineError):
+            if isinstance(result, EnginePoolError):
                 logger.warning("%s", result)
                 await self._retire(client)
             elif isinstance(result, BaseException):

@@ -15,7 +15,7 @@ from functools import partial
 
 import aiohttp
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.errors import EnginePoolError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.health import EngineHealth
 from swerl_trainer.engines.router import Router
@@ -80,7 +80,7 @@ class StaticEnginePool:
             await asyncio.sleep(self._check_seconds)
             try:
                 await check()
-            except (EngineError, aiohttp.ClientError, TimeoutError):
+            except (EnginePoolError, aiohttp.ClientError, TimeoutError):
                 text = "engines of the %s could not be replaced; retrying"
                 logger.exception(text, self._name, extra=event("EngineNotReplaced"))
 
@@ -120,7 +120,7 @@ class StaticEnginePool:
         assert slot.client is not None
         try:
             await self.router.add(slot.client.url)
-        except (EngineError, aiohttp.ClientError, TimeoutError):
+        except (EnginePoolError, aiohttp.ClientError, TimeoutError):
             await self._retire(slot)
             raise
 

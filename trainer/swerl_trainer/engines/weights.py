@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from swerl_trainer.engines.client import EngineClient, PauseMode
-from swerl_trainer.engines.errors import EngineError, EngineLost
+from swerl_trainer.engines.errors import EngineLost, EnginePoolError
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
@@ -71,7 +71,7 @@ class WeightSource(Protocol):
     async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample: ...
 
 
-class WeightTransferFailed(EngineError):
+class WeightTransferFailed(EnginePoolError):
     """Some engines did not receive the weights; `engines` must be replaced before they serve again."""
 
     def __init__(self, version: int, engines: Sequence[EngineClient], reason: BaseException) -> None:
@@ -111,13 +111,13 @@ class WeightLink(ABC):
             raise
 
     async def abandon(self) -> None:
-        """Close the link after a failed transfer; engines that are left take part in the next one. Raises EngineError
-        when the training ranks do not come back from it."""
+        """Close the link after a failed transfer; engines that are left take part in the next one. Raises
+        EnginePoolError when the training ranks do not come back from it."""
         try:
             async with asyncio.timeout(TRAINER_SECONDS):
                 await asyncio.gather(*self._trainer_calls, return_exceptions=True)
         except TimeoutError as error:
-            raise EngineError(f"training ranks still send weights {TRAINER_SECONDS:g} s after a failure") from error
+            raise EnginePoolError(f"training ranks still send weights {TRAINER_SECONDS:g} s after a failure") from error
         await self.close()
         # an engine with an open update refuses the next one
         await asyncio.gather(*(engine.end_update() for engine in self.engines), return_exceptions=True)
@@ -146,7 +146,9 @@ class WeightLink(ABC):
         wrong = [engine for engine, names in zip(self.engines, differing, strict=True) if names]
         if wrong:
             names = ", ".join(next(filter(None, differing))[:MAX_NAMED])
-            raise WeightTransferFailed(version, wrong, EngineError(f"the engine's {names} differs from the trainer's"))
+            raise WeightTransferFailed(
+                version, wrong, EnginePoolError(f"the engine's {names} differs from the trainer's")
+            )
 
     async def _sums(self, version: int) -> tuple[WeightSample, list[list[dict[str, str]]]]:
         """A sample of the trainer's weights, and the same of every engine."""

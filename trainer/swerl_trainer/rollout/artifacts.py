@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from swerl_agent.audit import Finding
+from swerl_agent.audit import AuditFinding
 from swerl_agent.episode import Episode, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
@@ -30,7 +30,7 @@ def write_rollout(
     verdict: Verdict | None = None,
     rollout: Rollout | None = None,
     scores: Mapping[int, StepScore] | None = None,
-    audit: Collection[Finding] | None = None,
+    audit: Collection[AuditFinding] | None = None,
 ) -> None:
     """Write the artifacts of an episode, and trace its rollout; a failure is logged and does not end the rollout."""
     meta = {

@@ -17,8 +17,8 @@ from swerl_api import AlgorithmSpec
 from swerl_trainer.rollout.tracing import RolloutTracer
 
 
-class SandboxGroup(Protocol):
-    """The sandboxes of one group, numbered from 0."""
+class DeclaredGroup(Protocol):
+    """The sandboxes of one declared group, numbered from 0."""
 
     @property
     def age(self) -> float:
@@ -51,7 +51,7 @@ class SandboxGroup(Protocol):
 class Sandboxes(Protocol):
     """Makes groups of sandboxes."""
 
-    async def declare(self, name: str, task: Task, replicas: int) -> SandboxGroup:
+    async def declare(self, name: str, task: Task, replicas: int) -> DeclaredGroup:
         """Request the sandboxes; they become ready later. Raises SandboxError or a KubeError."""
         ...
 

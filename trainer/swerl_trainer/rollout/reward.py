@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from statistics import fmean
 
-from swerl_agent.audit import Finding
+from swerl_agent.audit import AuditFinding
 from swerl_agent.episode import PROMPT_FAILED, Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
@@ -41,7 +41,7 @@ def rollout_of(
     *,
     scores: Mapping[int, StepScore] | None = None,
     waits: Mapping[str, float] | None = None,
-    audit: Collection[Finding] = (),
+    audit: Collection[AuditFinding] = (),
 ) -> Rollout:
     """The rollout of a finished episode.
 

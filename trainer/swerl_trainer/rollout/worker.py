@@ -38,7 +38,7 @@ from swerl_agent.tasks import Task
 from swerl_kube import KubeError
 from swerl_kube.logs import log_ids
 from swerl_trainer.rollout.artifacts import artifacts_folder, write_rollout
-from swerl_trainer.rollout.dependencies import SandboxGroup, WorkerDependencies
+from swerl_trainer.rollout.dependencies import DeclaredGroup, WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
@@ -54,7 +54,7 @@ class _StartSandboxes:
     """The sandboxes of one start of a group, and the members that use them."""
 
     members: tuple[int, ...]
-    declared: asyncio.Task[SandboxGroup]
+    declared: asyncio.Task[DeclaredGroup]
     remaining: set[int] = field(default_factory=set)  # members whose sandboxes are not removed
     used: bool = False  # an episode requested one of them
 

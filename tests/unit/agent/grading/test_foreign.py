@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from swerl_agent.grading.job import ForeignArchitecture, NoReport, _final_outcome
+from swerl_agent.grading.job import GradingForeignArchitecture, NoReport, _final_outcome
 from swerl_agent.grading.pods import PodState
 
 UNITTEST_STATUSES = "exec /usr/bin/bash: exec format error\n"
@@ -22,7 +22,7 @@ class EndedLog:
         return None
 
 
-@pytest.mark.parametrize(("begun", "error"), [(False, ForeignArchitecture), (True, NoReport)])
+@pytest.mark.parametrize(("begun", "error"), [(False, GradingForeignArchitecture), (True, NoReport)])
 async def test_words_of_the_kernel_count_only_before_the_wrapper_began(begun: bool, error: type[Exception]) -> None:
     state = PodState("grading-1", "", started=True, ended=True, reason="Error", message=UNITTEST_STATUSES)
     reader: Any = EndedLog(begun)

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from swerl_agent.registry import (
     Availability,
-    Credentials,
     RegistryClient,
+    RegistryCredentials,
     RegistryLimits,
     check_images,
 )
@@ -51,7 +51,7 @@ async def served(answer: Answer) -> AsyncIterator[tuple[FakeRegistry, str]]:
 
 
 async def states(
-    images: list[str], limits: RegistryLimits | None = None, logins: dict[str, Credentials] | None = None
+    images: list[str], limits: RegistryLimits | None = None, logins: dict[str, RegistryCredentials] | None = None
 ) -> list[Availability]:
     async with aiohttp.ClientSession() as http:
         client = RegistryClient(http, logins or {}, limits or RegistryLimits())
@@ -87,7 +87,7 @@ async def test_pulls_that_a_registry_still_allows_are_known() -> None:
 
 @pytest.mark.parametrize("challenge", ['Bearer realm="http://{host}/token",service="r"', 'Basic realm="r"'])
 async def test_login_is_sent_where_it_is_requested(challenge: str) -> None:
-    login = Credentials("me", "secret")
+    login = RegistryCredentials("me", "secret")
 
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/token":

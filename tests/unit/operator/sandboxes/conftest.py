@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from swerl_kube import Conflict, Forbidden, Invalid, NotFound, Unavailable
-from swerl_operator.sandboxes.group_state import GroupState
+from swerl_operator.sandboxes.group_state import SandboxGroupState
 from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage, owner_uid, parse_group, parse_pod
 from swerl_operator.sandboxes.store import GroupRecord, IsolationCheck
 from swerl_operator.times import format_time
@@ -109,7 +109,7 @@ def record() -> Callable[..., GroupRecord]:
             created=max((p.ordinal + 1 for p in pods), default=0),
             was_ready=any(p.stage is PodStage.READY for p in pods),
             isolation_check=IsolationCheck(passed=True),
-            state=GroupState(admitted=True, slots=8),
+            state=SandboxGroupState(admitted=True, slots=8),
         )
         for name, fact in fields.items():
             setattr(built if hasattr(built, name) else built.state, name, fact)

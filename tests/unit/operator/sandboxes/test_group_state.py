@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from swerl_kube import Forbidden
-from swerl_operator.sandboxes.group_state import GroupState
+from swerl_operator.sandboxes.group_state import SandboxGroupState
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 SETTINGS = SandboxSettings()
@@ -12,8 +12,8 @@ NOW = 1_000_000.0
 WEEK = 7 * 86_400.0
 
 
-def refused(message: str, *times: float) -> GroupState:
-    state = GroupState()
+def refused(message: str, *times: float) -> SandboxGroupState:
+    state = SandboxGroupState()
     for time in times:
         state.pod_refused(Forbidden("POST pods", 403, "Forbidden", message), time, SETTINGS)
     return state
