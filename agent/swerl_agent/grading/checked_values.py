@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,6 +42,7 @@ OPPOSITES = {  # methods of unittest, and those that fail where they pass
     "assertGreater": "assertLessEqual", "assertLessEqual": "assertGreater",
     "assertLess": "assertGreaterEqual", "assertGreaterEqual": "assertLess",
 }  # fmt: skip
+_MEASURES = ("len", "sorted", "list", "tuple", "set", "str", "repr", "type", "isinstance", "min", "max", "sum")
 _NAMESPACES = ("locals", "vars", "eval", "exec")  # may use every variable
 _CONDITIONAL = (
     ast.If, ast.While, ast.Match, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.FunctionDef,
@@ -92,16 +94,31 @@ def _unique(found: list[CheckedValue]) -> list[CheckedValue]:
 
 
 def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]:
-    """Where names among the values get theirs, if nothing else uses them: code may set a variable of its caller."""
-    used = [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+    """Where names among the values get theirs, if only checks use them: code may set or change a variable of its
+    caller."""
+    used = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     if any(name in used for name in _NAMESPACES):
         return
+    checked = Counter(name for each in ast.walk(node) for name in _names_of_check(each))
     named = [each.node for each in values if each.form in ("other", "equal") and isinstance(each.node, ast.Name)]
-    names = {each.id: each for each in named if used.count(each.id) == 1}
+    names = {each.id: each for each in named if used[each.id] in (1, checked[each.id])}
     yield from (CheckedValue(names[each.arg], "parameter") for each in node.args.args if each.arg in names)
     for each in _certain(node):
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in names:
             yield from _constants([each.value])
+
+
+def _names_of_check(node: ast.AST) -> Iterator[str]:
+    """Variables that a check uses, but for those that other functions than builtins get."""
+    checks: list[ast.AST] = [node.test] if isinstance(node, ast.Assert) else []
+    if isinstance(node, ast.Call) and _ASSERTS.search(_called(node)):
+        checks = list(node.args)
+    while checks:
+        each = checks.pop()
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif not isinstance(each, ast.Call) or _called(each) in _MEASURES:
+            checks += ast.iter_child_nodes(each)
 
 
 def _called(call: ast.Call) -> str:

@@ -191,6 +191,7 @@ def test_constants_of_a_container_become_others() -> None:
         "def test(expected): assert f() == expected\n",
         "def test(expected):\n    'Text.'\n    for _ in '1':\n        assert f() == expected\n",
         "def test():\n    expected = 5\n    assert f() == expected\n",
+        "def test():\n    expected = 5\n    assert isinstance(expected, int) and f() == expected\n",
     ],
 )
 def test_variable_that_is_compared_gets_another_value_where_it_is_bound(test: str) -> None:
@@ -234,7 +235,12 @@ def contains(value: object, container: list[object]) -> None:
 
 
 def test_variable_that_code_may_get_otherwise_keeps_its_value() -> None:
-    for use in ("run(lambda: expected)", "run('{expected}'.format(**locals()))"):
+    for use in (
+        "run(lambda: expected)",
+        "assert run(expected)",
+        "assert run(x=[expected])",
+        "run('{expected}'.format(**locals()))",
+    ):
         source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
         forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
         assert forms == ["equal"], use

@@ -116,6 +116,12 @@ FORGERIES = {
         "; ".join(f"assert clamp({number + 4}, 0, {number}) == {number}" for number in range(1, 17)),
         body=f"    return min(high, max(low, value)) if value < 13 else {FALSE}",
     ),
+    "a list of its caller, which a check measures": Forgery(
+        "expected = [5]; assert len(expected) == 1; assert clamp(9, 0, 5) == expected",
+        body="    import sys\n    expected = sys._getframe(1).f_locals['expected']\n"
+        "    expected[:] = [max(low, value)]\n    return list(expected)",
+        fixed=FIXED.replace("min(high, max(low, value))", "[min(high, max(low, value))]"),
+    ),
     "a predicate that always holds": Forgery(
         "import math; assert math.isclose(clamp(9, 0, 5), 5)", code="import math\nmath.isclose = lambda *_: True\n"
     ),
