@@ -31,7 +31,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-async
+.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-async
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -100,6 +100,12 @@ test-gvisor: venv images ## build gVisor and test a group of sandboxes in it
 test-kueue: venv cluster images ## build and install Kueue, test groups of sandboxes in its queues, remove it
 	@$(PYTHON) -m cluster build kueue
 	$(PYTEST) tests/kueue
+
+# A cluster of its own, which no other suite uses, beside the default one; it is removed also when a test fails.
+IPV6_CLUSTER := SWERL_CLUSTER_NAME=test-ipv6 SWERL_IP_FAMILIES=IPv4,IPv6 KUBECONFIG=
+test-ipv6: venv ## start a second, dual-stack cluster, test sandboxes and policies over IPv6, remove it
+	@trap '$(IPV6_CLUSTER) $(PYTHON) -m cluster down --purge' EXIT && export $(IPV6_CLUSTER) && \
+	$(PYTHON) -m cluster up && $(PYTHON) -m images sandbox-base && $(PYTEST) tests/ipv6
 
 test-docker: venv ## build and push the images with a docker that is started for it
 	$(PYTEST) tests/docker

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from cluster import build, components, layout, lifecycle, status
+from cluster import build, components, families, layout, lifecycle, status
 from cluster.errors import ClusterError
 from cluster.layout import Cluster
 from cluster.progress import print_error, print_line
@@ -30,7 +30,7 @@ def main() -> int:
 def _up(options: argparse.Namespace) -> int:
     if os.environ.get("SWERL_CLUSTER") == "existing":
         return _check_existing()
-    cluster = lifecycle.up(options.name, layout.swerl_home(), bare=options.bare)
+    cluster = lifecycle.up(options.name, layout.swerl_home(), bare=options.bare, families=families.requested())
     print_line(f"  export KUBECONFIG={cluster.kubeconfig} PATH={layout.swerl_home() / 'bin'}:$PATH")
     return 0
 

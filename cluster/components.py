@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cluster import build, configs, network, pki
+from cluster.families import IPV6
 from cluster.layout import NODE_NAME, Cluster
 from cluster.process import Daemon
 
@@ -53,7 +54,7 @@ def apiserver(cluster: Cluster) -> Daemon:
         (
             str(_kubernetes(cluster) / "kube-apiserver"),
             f"--etcd-servers={_ETCD}",
-            "--bind-address=0.0.0.0",
+            f"--bind-address={'::' if IPV6 in cluster.families else '0.0.0.0'}",
             f"--advertise-address={cluster.node_ip}",
             "--secure-port=6443",
             f"--tls-cert-file={keys / 'apiserver.crt'}",
@@ -65,7 +66,7 @@ def apiserver(cluster: Cluster) -> Daemon:
             f"--service-account-key-file={keys / 'sa.pub'}",
             f"--service-account-signing-key-file={keys / 'sa.key'}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-            f"--service-cluster-ip-range={cluster.service_cidr}",
+            f"--service-cluster-ip-range={','.join(cluster.service_cidrs)}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
@@ -125,7 +126,7 @@ def kubelet(cluster: Cluster) -> Daemon:
             f"--kubeconfig={pki.kubeconfig(cluster, 'kubelet')}",
             f"--root-dir={cluster.state / 'kubelet'}",
             f"--hostname-override={NODE_NAME}",
-            f"--node-ip={cluster.node_ip}",
+            f"--node-ip={','.join(cluster.node_ips)}",
             "--housekeeping-interval=30s",
         ),
         inputs=(config, cluster.pki / "kubelet.crt"),
@@ -146,7 +147,7 @@ def proxy(cluster: Cluster) -> Daemon:
             str(_kubernetes(cluster) / "kube-proxy"),
             f"--kubeconfig={pki.kubeconfig(cluster, 'proxy')}",
             f"--hostname-override={NODE_NAME}",
-            f"--cluster-cidr={cluster.pod_cidr}",
+            f"--cluster-cidr={','.join(cluster.pod_cidrs)}",
             "--proxy-mode=nftables",
             "--conntrack-max-per-core=0",
             "--conntrack-tcp-timeout-established=0",
@@ -163,8 +164,8 @@ def netpol(cluster: Cluster) -> Daemon:
         "netpol",
         sorted((_CHECKOUT / "cluster" / "netpol").glob("*.py")),
         f"--socket={configs.gate_socket(cluster)}",
-        f"--pod-cidr={cluster.pod_cidr}",
-        f"--host-ip={cluster.host_ip}",
+        f"--pod-cidr={','.join(cluster.pod_cidrs)}",
+        f"--host-ip={','.join(cluster.host_ips)}",
         f"--uplink={network.UPLINK}",
     )
 

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 from cluster import build, network
+from cluster.families import IPV4, IPV6
 from cluster.layout import REGISTRY_NAME, REGISTRY_PORT, Cluster
 
 _MIRROR = f"127.0.0.1:{REGISTRY_PORT}"  # in the node's namespace: the same storage, read-only
 _CNI_PROGRAMS = "/usr/lib/cni"
 _CAP_SYS_RESOURCE = 24
+_DEFAULT_ROUTES = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
 _AUDIT_POLICY = """apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -145,8 +147,8 @@ def cni(cluster: Cluster) -> str:
                     "mtu": network.mtu(),
                     "ipam": {
                         "type": "host-local",
-                        "ranges": [[{"subnet": cluster.pod_cidr}]],
-                        "routes": [{"dst": "0.0.0.0/0"}],
+                        "ranges": [[{"subnet": cidr}] for cidr in cluster.pod_cidrs],
+                        "routes": [{"dst": _DEFAULT_ROUTES[family]} for family in cluster.families],
                         "dataDir": str(cluster.run / "cni"),
                     },
                 },

@@ -12,13 +12,14 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster.errors import ClusterError
+from cluster.families import IPV6, SINGLE_STACK, ULA_PREFIX, Families, routed_networks
 
 RUN_FOLDER = Path("/run/swerl")
 DEFAULT_NAME = "default"
@@ -37,6 +38,7 @@ class Cluster:
     index: int
     home: Path
     run_folder: Path = RUN_FOLDER
+    families: Families = SINGLE_STACK
 
     @property
     def state(self) -> Path:
@@ -110,6 +112,27 @@ class Cluster:
         return f"10.{96 + self.index}.0.10"
 
     @property
+    def host_ips(self) -> tuple[str, ...]:
+        """`host_ip`, and that of IPv6 in a dual-stack cluster; the following alike."""
+        return self._of_families(self.host_ip, f"{self._ula(1)}::1")
+
+    @property
+    def node_ips(self) -> tuple[str, ...]:
+        return self._of_families(self.node_ip, f"{self._ula(1)}::2")
+
+    @property
+    def link_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(self.link_cidr, f"{self._ula(1)}::/64")
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(self.pod_cidr, f"{self._ula(2)}::/64")
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(self.service_cidr, f"{self._ula(3)}::/112")
+
+    @property
     def server(self) -> str:
         return f"https://{self.node_ip}:6443"
 
@@ -117,6 +140,12 @@ class Cluster:
     def registry_port(self) -> int:
         """Port on 127.0.0.1 where images are pushed."""
         return REGISTRY_PORT + self.index
+
+    def _of_families(self, ipv4: str, ipv6: str) -> tuple[str, ...]:
+        return (ipv4, ipv6) if IPV6 in self.families else (ipv4,)
+
+    def _ula(self, network: int) -> str:
+        return f"{ULA_PREFIX}:{network}{self.index:02x}"
 
 
 def swerl_home() -> Path:
@@ -161,7 +190,7 @@ def find(name: str, home: Path, run_folder: Path = RUN_FOLDER) -> Cluster | None
     state = str(state_folder(home, name))
     for index, owner in _reservations(run_folder):
         if owner.get("state") == state and owner.get("boot") == boot_id():
-            return Cluster(name, index, home, run_folder)
+            return Cluster(name, index, home, run_folder, tuple(owner.get("families", SINGLE_STACK)))
     return None
 
 
@@ -179,22 +208,31 @@ def is_free_on_this_machine(cluster: Cluster) -> bool:
     """Whether the machine uses neither the networks nor the registry port of that cluster."""
     if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
         return False
-    required = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
-    return not any(net.overlaps(used) for net in required for used in _routed_networks())
+    cidrs = (*cluster.link_cidrs, *cluster.pod_cidrs, *cluster.service_cidrs)
+    required = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    used_networks = [used for family in cluster.families for used in routed_networks(family)]
+    return not any(net.version == used.version and net.overlaps(used) for net in required for used in used_networks)
 
 
 def reserve(
-    name: str, home: Path, run_folder: Path = RUN_FOLDER, is_free: Callable[[Cluster], bool] = is_free_on_this_machine
+    name: str,
+    home: Path,
+    run_folder: Path = RUN_FOLDER,
+    is_free: Callable[[Cluster], bool] = is_free_on_this_machine,
+    families: Families | None = None,
 ) -> Cluster:
-    """The cluster of that name, with the index it has or else the lowest one that is neither reserved nor in use."""
+    """The cluster of that name, with the index it has or else the lowest one that is neither reserved nor in use.
+
+    `families`: those of a new cluster, by default IPv4; raises ClusterError where the existing one has others.
+    """
     run_folder.mkdir(parents=True, exist_ok=True)
     with locked(run_folder / "reservations.lock"):
         known = find(name, home, run_folder)
         if known:
-            return known
+            return _with_families(known, families)
         taken = {index for index, owner in _reservations(run_folder) if owner.get("boot") == boot_id()}
         for index in range(MAX_CLUSTERS):
-            cluster = Cluster(name, index, home, run_folder)
+            cluster = Cluster(name, index, home, run_folder, families or SINGLE_STACK)
             if index not in taken and is_free(cluster):
                 return _write_reservation(cluster)
     raise ClusterError(
@@ -216,7 +254,16 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _reservations(run_folder: Path) -> list[tuple[int, dict[str, str]]]:
+def _with_families(cluster: Cluster, families: Families | None) -> Cluster:
+    if families is not None and families != cluster.families:
+        raise ClusterError(
+            f"cluster {cluster.name!r} has ipFamilies {','.join(cluster.families)}, not {','.join(families)}: remove "
+            f"it with `{make_command('cluster-down', cluster.name)}`, or name another with SWERL_CLUSTER_NAME"
+        )
+    return cluster
+
+
+def _reservations(run_folder: Path) -> list[tuple[int, dict[str, Any]]]:
     found = []
     for record in sorted(run_folder.glob("*/owner.json")):
         try:
@@ -230,7 +277,9 @@ def _write_reservation(cluster: Cluster) -> Cluster:
     shutil.rmtree(cluster.run, ignore_errors=True)
     cluster.run.mkdir(parents=True)
     cluster.run.chmod(0o711)  # the root of a user namespace must pass through to its rootfs
-    owner = {"name": cluster.name, "state": str(cluster.state), "boot": boot_id()}
+    owner: dict[str, Any] = {"name": cluster.name, "state": str(cluster.state), "boot": boot_id()}
+    if cluster.families != SINGLE_STACK:
+        owner["families"] = cluster.families
     (cluster.run / "owner.json").write_text(json.dumps(owner))
     return cluster
 
@@ -243,9 +292,3 @@ def _listens(port: int) -> bool:
         except OSError:
             return True
     return False
-
-
-def _routed_networks() -> list[ipaddress.IPv4Network]:
-    routes = subprocess.run(["ip", "-4", "-j", "route"], capture_output=True, text=True, check=True).stdout
-    names = [route["dst"] for route in json.loads(routes or "[]")]
-    return [ipaddress.IPv4Network(name, strict=False) for name in names if name != "default"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process, rcu
 from cluster.api import Api, Unreachable
 from cluster.errors import ClusterError, DaemonDied
+from cluster.families import Families, check_kernel
 from cluster.layout import NODE_NAME, Cluster
 from cluster.netpol import default_deny
 from cluster.progress import print_line, step
@@ -61,13 +62,17 @@ def _timed_build(home: Path, name: str) -> tuple[str, float]:
     return name, time.monotonic() - start
 
 
-def up(name: str, home: Path, *, bare: bool = False) -> Cluster:
-    """A running cluster of that name; a bare one is not given CoreDNS and KubeRay."""
+def up(name: str, home: Path, *, bare: bool = False, families: Families | None = None) -> Cluster:
+    """A running cluster of that name; a bare one is not given CoreDNS and KubeRay.
+
+    `families`: those of a new cluster, by default IPv4; raises ClusterError where a running one has others.
+    """
+    check_kernel(families or ())
     start = time.monotonic()
     print_line(f"cluster {name}: {layout.state_folder(home, name)}")
     with layout.locked(_lock(home, name)):
         prepare(home)
-        cluster = _reserve(name, home)
+        cluster = _reserve(name, home, families)
         _start_all(cluster)
         if not bare:
             _add_addons(cluster)
@@ -124,10 +129,10 @@ def available(cluster: Cluster, namespace: str, deployment: str) -> bool:
     return observed and len(counts) == 1
 
 
-def _reserve(name: str, home: Path) -> Cluster:
+def _reserve(name: str, home: Path, families: Families | None) -> Cluster:
     """The cluster with its index reserved, and without the remains of an earlier boot or a lost network."""
     known = layout.find(name, home)
-    cluster = known or layout.reserve(name, home)
+    cluster = layout.reserve(name, home, families=families)
     index_file = cluster.state / _INDEX_FILE
     fresh = known is None or not index_file.exists() or not network.exists(cluster)
     if fresh:

@@ -3,6 +3,7 @@
 Guarantees: addresses, routes, firewall tables and every Pod's interface live in the namespace `swerl<index>` and vanish
 with it; on the machine itself there is one veth link, two routes, and one nftables table, all of the same name.
 Pods reach the outside through the machine (masqueraded); the machine reaches Pods and Services by address.
+A dual-stack cluster adds routes and a table of IPv6: Pods reach the machine over it, and nothing beyond.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from cluster import process
 from cluster.errors import ClusterError
+from cluster.families import IPV6
 from cluster.layout import Cluster
 
 UPLINK = "uplink"  # the node's end of the link; Pod interfaces are veth*
@@ -22,14 +24,23 @@ _NODE_SETTINGS = {
     "net.ipv6.conf.all.disable_ipv6": "1",
     "net.ipv6.conf.default.disable_ipv6": "1",
 }
+_DUAL_STACK_SETTINGS = {
+    "net.ipv6.conf.all.disable_ipv6": "0",
+    "net.ipv6.conf.default.disable_ipv6": "0",
+    "net.ipv6.conf.all.forwarding": "1",
+    "net.ipv6.conf.default.accept_dad": "0",  # a Pod's gateway answers at once
+    "net.ipv6.conf.default.accept_ra": "0",
+}
 
 
 def up(cluster: Cluster) -> None:
     """Makes namespace, link, addresses, routes and masquerading; leaves alone what is there."""
     if not Path(f"/run/netns/{cluster.label}").exists():
         _ip("netns", "add", cluster.label)
-    for name, value in _NODE_SETTINGS.items():
-        _in_node(cluster, "sysctl", "-qw", f"{name}={value}", check=not name.startswith("net.ipv6"))
+    dual_stack = IPV6 in cluster.families
+    for name, value in (_NODE_SETTINGS | (_DUAL_STACK_SETTINGS if dual_stack else {})).items():
+        needed = dual_stack or not name.startswith("net.ipv6")
+        _in_node(cluster, "sysctl", "-qw", f"{name}={value}", check=needed)
     if not Path(f"/sys/class/net/{cluster.label}").exists():
         _ip(
             "link",
@@ -56,6 +67,8 @@ def up(cluster: Cluster) -> None:
     for cidr in (cluster.pod_cidr, cluster.service_cidr):
         _ip("route", "replace", cidr, "via", cluster.node_ip)
     _enable_forwarding(cluster)
+    if dual_stack:
+        _add_ipv6(cluster)
 
 
 def exists(cluster: Cluster) -> bool:
@@ -66,7 +79,8 @@ def down(cluster: Cluster) -> None:
     """Removes all of it; the namespace must hold no process."""
     _succeeds("ip", "link", "delete", cluster.label)
     _succeeds("ip", "netns", "delete", cluster.label)
-    _succeeds("nft", "delete", "table", "ip", cluster.label)
+    for family in ("ip", "ip6"):
+        _succeeds("nft", "delete", "table", family, cluster.label)
     for side in ("-i", "-o"):
         while _succeeds("iptables", *_forward_rule("-D", cluster, side)):
             pass
@@ -119,6 +133,28 @@ table ip {cluster.label} {{
         for side in ("-i", "-o"):
             if not _succeeds("iptables", *_forward_rule("-C", cluster, side)):
                 _run(["iptables", *_forward_rule("-I", cluster, side)])
+
+
+def _add_ipv6(cluster: Cluster) -> None:
+    """IPv6 between the machine and the node; the machine forwards none, so its own routes stay as they are."""
+    host, node = cluster.host_ips[1], cluster.node_ips[1]
+    _run(["sysctl", "-qw", f"net.ipv6.conf.{cluster.label}.disable_ipv6=0"])
+    _ip("addr", "replace", f"{host}/64", "dev", cluster.label, "nodad")
+    _in_node(cluster, "ip", "addr", "replace", f"{node}/64", "dev", UPLINK, "nodad")
+    _in_node(cluster, "ip", "-6", "route", "replace", "default", "via", host)
+    for cidr in (cluster.pod_cidrs[1], cluster.service_cidrs[1]):
+        _ip("-6", "route", "replace", cidr, "via", node)
+    table = f"""add table ip6 {cluster.label}
+delete table ip6 {cluster.label}
+table ip6 {cluster.label} {{
+  chain forward {{
+    type filter hook forward priority 0; policy accept;
+    iifname "{cluster.label}" drop
+    oifname "{cluster.label}" drop
+  }}
+}}
+"""
+    _run(["nft", "-f", "-"], stdin=table)
 
 
 def _forward_rule(verb: str, cluster: Cluster, side: str) -> list[str]:

@@ -53,7 +53,7 @@ def _identities(cluster: Cluster) -> list[_Identity]:
         f"DNS:{service}.cluster.local",
         "IP:127.0.0.1",
         f"IP:{cluster.kubernetes_ip}",
-        f"IP:{cluster.node_ip}",
+        *(f"IP:{address}" for address in cluster.node_ips),
     )
     return [
         _Identity("apiserver", "kube-apiserver", names=served, kubeconfig=False),
@@ -68,7 +68,7 @@ def _identities(cluster: Cluster) -> list[_Identity]:
             "kubelet",
             f"system:node:{NODE_NAME}",
             "system:nodes",
-            (f"DNS:{NODE_NAME}", "IP:127.0.0.1", f"IP:{cluster.node_ip}"),
+            (f"DNS:{NODE_NAME}", "IP:127.0.0.1", *(f"IP:{address}" for address in cluster.node_ips)),
         ),
     ]
 

@@ -79,7 +79,7 @@ class Enforcer:
         return bool(before != event.value)
 
     def _enforce(self) -> None:
-        start, rules = time.monotonic(), render(self._observed)
+        start, rules = time.monotonic(), render(self._observed, self._scope.families)
         if rules == self._applied:
             return
         change = rules.change_from(self._applied) if self._applied else None
@@ -152,7 +152,7 @@ def main() -> None:
     for flag in ("--server", "--pki", "--socket", "--pod-cidr", "--host-ip", "--uplink"):
         parser.add_argument(flag, required=True)
     options = parser.parse_args()
-    enforcer = Enforcer(Scope(options.pod_cidr, options.host_ip, options.uplink))
+    enforcer = Enforcer(Scope(tuple(options.pod_cidr.split(",")), tuple(options.host_ip.split(",")), options.uplink))
     api = Api(options.server, Path(options.pki), "netpol")
     for kind, (path, parse) in _KINDS.items():
         Watch(api, kind, path, parse, enforcer.events).start()

@@ -9,7 +9,7 @@ from cluster.netpol.rules import EMPTY, TABLE, Scope
 
 
 def scope(cluster: Cluster) -> Scope:
-    return Scope(cluster.pod_cidr, cluster.host_ip, network.UPLINK)
+    return Scope(cluster.pod_cidrs, cluster.host_ips, network.UPLINK)
 
 
 def install(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ class Pod:
     uid: str
     labels: Mapping[str, str]
     ports: Mapping[tuple[str, str], int]  # (name, protocol) -> number
-    ip: str  # '' until the kubelet reports it
+    ips: tuple[str, ...]  # one of each family; empty until the kubelet reports them
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class ObservedObjects:
     def addresses(self) -> dict[str, Pod]:
         """Pod of each address; an assignment stands until the Pod is another one or the kubelet reports otherwise."""
         pods = self.pods or {}
-        found = {pod.ip: pod for pod in pods.values() if pod.ip}
+        found = {address: pod for pod in pods.values() for address in pod.ips}
         for address, (key, uid) in self.assigned.items():
             pod = pods.get(key)
-            if pod and pod.uid == uid and pod.ip in ("", address):
+            if pod and pod.uid == uid and (not pod.ips or address in pod.ips):
                 found[address] = pod
         return found
 
@@ -64,7 +64,8 @@ def pod(item: Json) -> Pod | None:
         for port in container.get("ports") or []
         if port.get("name")
     }
-    return Pod(meta["namespace"], meta["name"], meta["uid"], meta.get("labels") or {}, ports, status.get("podIP") or "")
+    ips = tuple(each["ip"] for each in status.get("podIPs") or [{"ip": status.get("podIP")}] if each.get("ip"))
+    return Pod(meta["namespace"], meta["name"], meta["uid"], meta.get("labels") or {}, ports, ips)
 
 
 def namespace(item: Json) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """From Pods, namespaces and policies to one nftables table; pure.
 
 Pods with the same policies share a chain; a verdict map finds it by address, so a thousand equal sandboxes need one
-chain. Chains return on a match and drop at their end; they see packets after Service translation.
+chain. Chains return on a match and drop at their end; they see packets after Service translation. IPv6 is dropped
+unless the scope has it; then Pods share their chains between the families, and each family has sets of its own.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from cluster.families import IPV4, IPV6, SINGLE_STACK, Families, is_ipv6
 from cluster.netpol.objects import ObservedObjects, Pod, Policy, applying, selects
 from cluster.watch import Json
 
@@ -16,12 +18,33 @@ TABLE = "swerl_netpol"
 
 
 @dataclass(frozen=True)
-class Scope:
-    """Where the rules apply."""
+class _Layer:
+    """nftables' names for one family."""
 
-    pod_cidr: str
-    host_ip: str  # the machine's own end of the node's uplink: it counts as the node
+    match: str
+    type: str
+    suffix: str  # of its sets
+
+
+_LAYERS = {IPV4: _Layer("ip", "ipv4_addr", ""), IPV6: _Layer("ip6", "ipv6_addr", "6")}
+_NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"  # IPv6's ARP: it opens no connection
+
+
+def _family(address: str) -> str:
+    return IPV6 if is_ipv6(address) else IPV4
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the rules apply: one value of each family, IPv4 first."""
+
+    pod_cidrs: tuple[str, ...]
+    host_ips: tuple[str, ...]  # the machine's own end of the node's uplink: it counts as the node
     uplink: str
+
+    @property
+    def families(self) -> Families:
+        return tuple(_family(cidr) for cidr in self.pod_cidrs)
 
 
 @dataclass(frozen=True)
@@ -37,10 +60,16 @@ class Rules:
         """Input of `nft -f` that replaces the whole table at once."""
         return (
             f"add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{self.chains}"
-            f"  set known {{ type ipv4_addr; {_elements(sorted(self.known))} }}\n"
-            f"  map egress {{ type ipv4_addr : verdict; {_elements(_jumps(self.egress))} }}\n"
-            f"  map ingress {{ type ipv4_addr : verdict; {_elements(_jumps(self.ingress))} }}\n"
-            f"{_hooks(scope)}}}\n"
+            f"{''.join(self._sets(family) for family in scope.families)}{_hooks(scope)}}}\n"
+        )
+
+    def _sets(self, family: str) -> str:
+        layer, known = _LAYERS[family], sorted(address for address in self.known if _family(address) == family)
+        verdicts = f"type {layer.type} : verdict;"
+        return (
+            f"  set known{layer.suffix} {{ type {layer.type}; {_elements(known)} }}\n"
+            f"  map egress{layer.suffix} {{ {verdicts} {_elements(_jumps(self.egress, family))} }}\n"
+            f"  map ingress{layer.suffix} {{ {verdicts} {_elements(_jumps(self.ingress, family))} }}\n"
         )
 
     def change_from(self, old: "Rules") -> str | None:
@@ -56,9 +85,10 @@ class Rules:
 EMPTY = Rules("", frozenset(), {}, {})
 
 
-def render(observed: ObservedObjects) -> Rules:
-    """Rules of a complete observation."""
-    addresses = dict(sorted(observed.addresses().items()))
+def render(observed: ObservedObjects, families: Families = SINGLE_STACK) -> Rules:
+    """Rules of a complete observation, for these families of addresses."""
+    found = sorted(observed.addresses().items())
+    addresses = {address: pod for address, pod in found if _family(address) in families}
     policies = sorted((observed.policies or {}).values(), key=lambda each: (each.namespace, each.name))
     chains: dict[str, str] = {}
     maps: dict[str, dict[str, str]] = {"Egress": {}, "Ingress": {}}
@@ -68,7 +98,9 @@ def render(observed: ObservedObjects) -> Rules:
             if isolating:
                 name = _chain_name(direction, pod, isolating)
                 if name not in chains:
-                    chains[name] = _chain(name, _Chain(direction, pod, isolating, observed, addresses).lines())
+                    chains[name] = _chain(
+                        name, _Chain(direction, pod, isolating, observed, addresses, families).lines()
+                    )
                 entries[address] = name
     text = "".join(chains[name] for name in sorted(chains))
     return Rules(text, frozenset(addresses), maps["Egress"], maps["Ingress"])
@@ -83,6 +115,7 @@ class _Chain:
     policies: list[Policy]
     observed: ObservedObjects
     addresses: Mapping[str, Pod]
+    families: Families
 
     def lines(self) -> list[str]:
         key = "egress" if self.direction == "Egress" else "ingress"
@@ -122,8 +155,10 @@ class _Chain:
             members = {ip: pod for ip, pod in self.addresses.items() if self._is_peer(pod, peer)}
             if named:
                 yield from ((self._address(ip), pod) for ip, pod in members.items())
-            elif members:
-                yield self._address(f"{{ {', '.join(members)} }}"), own
+                continue
+            for family in self.families:
+                if of_family := [ip for ip in members if _family(ip) == family]:
+                    yield self._address(f"{{ {', '.join(of_family)} }}", family), own
 
     def _is_peer(self, pod: Pod, peer: Json) -> bool:
         if peer.get("namespaceSelector") is not None:
@@ -134,14 +169,16 @@ class _Chain:
             return False
         return selects(peer.get("podSelector") or {}, pod.labels)
 
-    def _address(self, value: str) -> str:
-        return f"ip {'daddr' if self.direction == 'Egress' else 'saddr'} {value} "
+    def _address(self, value: str, family: str | None = None) -> str:
+        match = _LAYERS[family or _family(value)].match
+        return f"{match} {'daddr' if self.direction == 'Egress' else 'saddr'} {value} "
 
     def _block(self, block: Json) -> str:
-        if ":" in block["cidr"]:
+        family = _family(block["cidr"])
+        if family not in self.families:
             return ""
-        excepted = [f"!= {_network(cidr)}" for cidr in block.get("except") or [] if ":" not in cidr]
-        return "".join(self._address(value) for value in (_network(block["cidr"]), *excepted))
+        excepted = [f"!= {_network(cidr)}" for cidr in block.get("except") or [] if _family(cidr) == family]
+        return "".join(self._address(value, family) for value in (_network(block["cidr"]), *excepted))
 
 
 def _port(port: Json, target: Pod | None) -> str | None:
@@ -172,32 +209,58 @@ def _chain(name: str, lines: list[str]) -> str:
 
 
 def _hooks(scope: Scope) -> str:
-    unknown = f"ip saddr {scope.pod_cidr} ip saddr != @known counter drop"
-    return f"""  chain spoofed {{
-    type filter hook prerouting priority -150; policy accept;
-    iifname "veth*" meta nfproto ipv4 fib saddr . iif oif missing counter drop
-    iifname "veth*" meta nfproto ipv6 counter drop
-  }}
-  chain to_node {{
-    type filter hook input priority 10; policy accept;
-    ct state established,related accept
-    {unknown}
-    ip saddr vmap @egress
-  }}
-  chain forwarded {{
-    type filter hook forward priority 10; policy accept;
-    ct state established,related accept
-    iifname "{scope.uplink}" ip saddr {scope.host_ip} accept
-    {unknown}
-    ip daddr {scope.pod_cidr} ip daddr != @known counter drop
-    ip saddr vmap @egress
-    ip daddr vmap @ingress
-  }}
-"""
+    places = list(zip(scope.families, scope.pod_cidrs, scope.host_ips, strict=True))
+    spoofed = ['iifname "veth*" meta nfproto ipv4 fib saddr . iif oif missing counter drop', *_spoofed_ipv6(scope)]
+    to_node = [_NEIGHBOURS] if IPV6 in scope.families else []
+    to_node += [line for family, cidr, _ in places for line in _to_node(_LAYERS[family], cidr)]
+    forwarded = [
+        line for family, cidr, host in places for line in _forwarded(_LAYERS[family], cidr, host, scope.uplink)
+    ]
+    tracked = "ct state established,related accept"
+    return (
+        _hook("spoofed", "prerouting priority -150", spoofed)
+        + _hook("to_node", "input priority 10", [tracked, *to_node])
+        + _hook("forwarded", "forward priority 10", [tracked, *forwarded])
+    )
 
 
-def _jumps(chain_of: Mapping[str, str]) -> list[str]:
-    return list(_elements_by_address(chain_of).values())
+def _hook(name: str, place: str, lines: list[str]) -> str:
+    rules = "".join(f"    {line}\n" for line in lines)
+    return f"  chain {name} {{\n    type filter hook {place}; policy accept;\n{rules}  }}\n"
+
+
+def _spoofed_ipv6(scope: Scope) -> list[str]:
+    """A Pod's link-local address is dropped, too: it would reach every `[::]` listener of the node over its veth."""
+    if IPV6 not in scope.families:
+        return ['iifname "veth*" meta nfproto ipv6 counter drop']
+    cidr = scope.pod_cidrs[scope.families.index(IPV6)]
+    return [
+        f'iifname "veth*" {_NEIGHBOURS}',
+        'iifname "veth*" meta nfproto ipv6 fib saddr . iif oif missing counter drop',
+        f'iifname "veth*" ip6 saddr != {cidr} counter drop',
+    ]
+
+
+def _unknown(layer: _Layer, cidr: str, side: str) -> str:
+    return f"{layer.match} {side} {cidr} {layer.match} {side} != @known{layer.suffix} counter drop"
+
+
+def _to_node(layer: _Layer, cidr: str) -> list[str]:
+    return [_unknown(layer, cidr, "saddr"), f"{layer.match} saddr vmap @egress{layer.suffix}"]
+
+
+def _forwarded(layer: _Layer, cidr: str, host: str, uplink: str) -> list[str]:
+    return [
+        f'iifname "{uplink}" {layer.match} saddr {host} accept',
+        _unknown(layer, cidr, "saddr"),
+        _unknown(layer, cidr, "daddr"),
+        f"{layer.match} saddr vmap @egress{layer.suffix}",
+        f"{layer.match} daddr vmap @ingress{layer.suffix}",
+    ]
+
+
+def _jumps(chain_of: Mapping[str, str], family: str) -> list[str]:
+    return [text for address, text in _elements_by_address(chain_of).items() if _family(address) == family]
 
 
 def _elements_by_address(chain_of: Mapping[str, str]) -> dict[str, str]:
@@ -209,10 +272,11 @@ def _elements(items: list[str]) -> str:
 
 
 def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    removed = [text for address, text in before.items() if after.get(address) != text]
-    new = [text for address, text in after.items() if before.get(address) != text]
+    removed = [address for address, text in before.items() if after.get(address) != text]
+    new = [address for address, text in after.items() if before.get(address) != text]
     return [
-        f"{verb} element inet {TABLE} {name} {{ {', '.join(items)} }}"
-        for verb, items in (("delete", removed), ("add", new))
-        if items
+        f"{verb} element inet {TABLE} {name}{layer.suffix} {{ {', '.join(items)} }}"
+        for family, layer in _LAYERS.items()
+        for verb, addresses, texts in (("delete", removed, before), ("add", new, after))
+        if (items := [texts[address] for address in addresses if _family(address) == family])
     ]

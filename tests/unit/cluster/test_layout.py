@@ -15,14 +15,17 @@ import pytest
 
 from cluster import build, layout, preflight
 from cluster.errors import ClusterError, PrerequisiteError
+from cluster.families import DUAL_STACK
 from cluster.layout import MAX_CLUSTERS, Cluster
 from cluster.preflight import DiskNeeds
 
 
 def test_networks_and_ports_of_clusters_never_overlap() -> None:
-    clusters = [Cluster("c", index, Path("/home")) for index in range(MAX_CLUSTERS)]
-    cidrs = [ipaddress.ip_network(cidr) for c in clusters for cidr in (c.link_cidr, c.pod_cidr, c.service_cidr)]
-    assert not any(a.overlaps(b) for i, a in enumerate(cidrs) for b in cidrs[:i])
+    clusters = [Cluster("c", index, Path("/home"), families=DUAL_STACK) for index in range(MAX_CLUSTERS)]
+    names = [cidr for c in clusters for cidr in (*c.link_cidrs, *c.pod_cidrs, *c.service_cidrs)]
+    cidrs = [ipaddress.ip_network(name) for name in names]
+    assert len(cidrs) == 6 * MAX_CLUSTERS and all(cidr.is_private for cidr in cidrs)
+    assert not any(a.version == b.version and a.overlaps(b) for i, a in enumerate(cidrs) for b in cidrs[:i])
     assert len({cluster.registry_port for cluster in clusters}) == MAX_CLUSTERS
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from cluster.families import DUAL_STACK
 from cluster.netpol import objects
 from cluster.netpol.objects import ObservedObjects, selects
 from cluster.netpol.rules import EMPTY, Rules, Scope, render
 
-_SCOPE = Scope("10.244.0.0/16", "10.200.0.1", "uplink")
+_SCOPE = Scope(("10.244.0.0/16",), ("10.200.0.1",), "uplink")
 
 
 def _pod(name: str, ip: str, namespace: str = "a", phase: str = "Running", **labels: str) -> dict[str, Any]:
@@ -113,6 +114,61 @@ def test_one_more_pod_changes_elements_only() -> None:
 def test_new_policy_replaces_the_table() -> None:
     rules_before = render(_observed([_pod("x", "10.244.0.2")]))
     assert render(_observed([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(rules_before) is None
+
+
+_POD_IPS = {"x": ("10.244.0.2", "fd73::2"), "y": ("10.244.0.3", "fd73::3")}
+_DUAL_SCOPE = Scope(("10.244.0.0/16", "fd73::/64"), ("10.200.0.1", "fd73:1::1"), "uplink")
+
+
+def _dual_stack_pod(name: str, **labels: str) -> dict[str, Any]:
+    pod = _pod(name, _POD_IPS[name][0], **labels)
+    pod["status"]["podIPs"] = [{"ip": ip} for ip in _POD_IPS[name]]
+    return pod
+
+
+def test_both_addresses_of_a_pod_share_its_chain() -> None:
+    rule = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 80}]}
+    policy = {"podSelector": {"matchLabels": {"role": "client"}}, "policyTypes": ["Egress"], "egress": [rule]}
+    pods = [_dual_stack_pod("x", role="client"), _dual_stack_pod("y", role="server")]
+    rules = render(_observed(pods, p=policy), DUAL_STACK)
+    assert rules.known == {*_POD_IPS["x"], *_POD_IPS["y"]}
+    assert set(rules.egress) == set(_POD_IPS["x"]) and len(set(rules.egress.values())) == 1
+    assert _only_chain(rules) == [
+        "ip daddr { 10.244.0.3 } tcp dport 80 return",
+        "ip6 daddr { fd73::3 } tcp dport 80 return",
+        "counter drop",
+    ]
+
+
+def test_single_stack_rules_contain_no_ipv6() -> None:
+    rule = {"to": [{"ipBlock": {"cidr": "2000::/3", "except": ["2002::/16"]}}]}
+    policy = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]}
+    observed = _observed([_dual_stack_pod("x")], p=policy)
+    rules = render(observed)
+    assert rules.known == {"10.244.0.2"} and _only_chain(rules) == ["counter drop"]
+    blocks = "ip6 daddr 2000::/3 ip6 daddr != 2002::/16 return"
+    assert _only_chain(render(observed, DUAL_STACK)) == [blocks, "counter drop"]
+
+
+def test_unknown_and_link_local_sources_are_dropped_in_a_dual_stack_cluster() -> None:
+    table = EMPTY.table(_DUAL_SCOPE)
+    for line in (
+        "ip saddr 10.244.0.0/16 ip saddr != @known counter drop",
+        "ip6 saddr fd73::/64 ip6 saddr != @known6 counter drop",
+        "ip6 daddr fd73::/64 ip6 daddr != @known6 counter drop",
+        'iifname "veth*" ip6 saddr != fd73::/64 counter drop',
+    ):
+        assert line in table
+
+
+def test_one_more_dual_stack_pod_changes_a_set_of_each_family() -> None:
+    pods = [_dual_stack_pod(name) for name in ("x", "y")]
+    before, after = (render(_observed(pods[:number], deny=_DENY), DUAL_STACK) for number in (1, 2))
+    change = after.change_from(before)
+    assert change is not None and "10.244.0.2" not in change and "fd73::2" not in change
+    assert "add element inet swerl_netpol known { 10.244.0.3 }" in change
+    assert "add element inet swerl_netpol known6 { fd73::3 }" in change
+    assert "add element inet swerl_netpol egress6 { fd73::3 : jump" in change
 
 
 @pytest.mark.parametrize(
