@@ -44,6 +44,7 @@ JUDGE_PATH = "/swerl/judge"
 OUTPUT_PATH = "/swerl/output"
 CHECKPOINTS_FOLDER = "checkpoints"  # in a job's folder: one folder per step
 EXPORTS_FOLDER = "exports"  # in a job's folder: weights in Hugging Face format, one folder per step
+SANDBOXES_FILE = "sandboxes.json"  # in a job's folder, while it runs
 MODELS_FOLDER = "models"  # of an output, shared by its jobs: one folder per Hugging Face model that was downloaded
 CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose checkpoint is evaluated
 PROMPTS_PATH = "/swerl/prompts"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where `swerl view` serves its pages."""
     root = tmp_path_factory.mktemp("folder")
     write_job(root / "demo", steps=3, groups=2, size=4)
+    counts = {"by_node": {"node-1": {"ready": 3, "starting": 1}}, "without_node": {"waiting": 2}}
+    (root / "demo" / "sandboxes.json").write_text(json.dumps({"time": time.time() + 30, **counts}))
     hostile = episode(commands=((f"echo {ATTACK}", ATTACK), ("ls", "a\n" * 300)), patch=PATCH.replace("cart", ATTACK))
     write_rollout(root / "hostile", hostile, RESOLVED, 1)
     write_evaluation(root / "before", solved=0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
+from swerl_api.names import SANDBOXES_FILE
 
 from swerl_agent.episode.live import SUFFIX
 from swerl_agent.evaluation.comparison import compare
@@ -30,6 +31,7 @@ from .episode_page import episode_values, side_by_side, token_values, trajectory
 from .ground_truth import GroundTruthSource
 from .index import EpisodeIndex
 from .rendering import Pages, address, plain
+from .sandboxes import read_sandboxes
 from .series import CURVES, read_metrics
 
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class Handlers:
         folder = self.index.root / path
         metrics = await asyncio.to_thread(read_metrics, folder / "metrics.jsonl")
         summary = await asyncio.to_thread(read_object, folder / "summary.json")
+        sandboxes = await asyncio.to_thread(read_sandboxes, folder / SANDBOXES_FILE)
         filters = query.Filters({"run": path})
         _, newest = await self._ask(lambda database: query.episodes(database, filters, 0))
         metric_names = [name for name in request.query.getall("metric", []) if name in metrics.series][:8]
@@ -76,6 +79,7 @@ class Handlers:
                 "newest_values": metrics.newest(),
                 "charts": [each for each in curves if each],
                 "summary": summary,
+                "sandboxes": sandboxes,
                 "interval": _interval(runs[path]),
                 "episodes": newest[:12],
                 "running": [row for row in self.index.running.values() if row["run"] == path][:SHOWN_RUNNING],

@@ -1,5 +1,6 @@
 """Sandboxes: groups of Pods. In each Pod a session runs commands exactly once."""
 
+from .by_node import NodeCounts
 from .claim import Claim, ClaimOptions, Sandbox
 from .declaration import delete_best_effort
 from .errors import (
@@ -64,6 +65,7 @@ __all__ = [
     "LeaseHeld",
     "LeaseLost",
     "LifetimeExceeded",
+    "NodeCounts",
     "NodeLost",
     "NotAFile",
     "NotIsolated",

@@ -20,6 +20,7 @@ from swerl_api.isolation import Target
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL
 from swerl_kube import KubeClient, KubeError
 
+from .by_node import NodeCounts, sandboxes_by_node
 from .errors import SandboxError
 from .isolation import probe_targets
 
@@ -93,6 +94,15 @@ class SandboxWatch:
     def group(self, name: str) -> Json | None:
         """The SweSandbox as last seen."""
         return self._objects.get((GROUPS, name))
+
+    def by_node(self) -> NodeCounts:
+        """The job's sandboxes as last seen; empty when they cannot be watched."""
+        if self._failure is not None:
+            return {}
+        seen: dict[str, list[Json]] = {"pods": [], GROUPS: []}
+        for (resource, _), found in self._objects.items():
+            seen[resource].append(found)
+        return sandboxes_by_node(seen[GROUPS], seen["pods"])
 
     async def wait(self, pod: str, group: str, decide: Callable[[], T | None], timeout: float) -> T:
         """The first result of `decide()` but None; called at each change of Pod or group. Raises TimeoutError."""

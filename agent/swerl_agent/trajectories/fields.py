@@ -11,10 +11,10 @@ from typing import Any
 LARGEST_FILE = 256 << 20  # bytes of a file that is read
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, Any]:
     """The JSON object in a file; {} where the file is missing, half-written, too large or something else."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        if path.stat().st_size > largest:
             return {}
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -20,7 +20,9 @@ from swerl_agent.sandbox import (
 )
 from swerl_agent.sandbox.isolation import api_addresses
 from swerl_agent.sandbox.pod import ready, restarts_of
+from swerl_agent.sandbox.watch import SandboxWatch
 from swerl_api import API_VERSION
+from swerl_api.names import JOB_LABEL
 from swerl_api.swesandbox import SweSandboxSpec
 from swerl_kube import KubeClient, NotFound
 
@@ -68,6 +70,9 @@ async def test_claimed_sandbox_is_isolated_and_scrubbed(declare: Any, client: Ku
         assert log.stdout == b"base\n"
         assert "@sha256:" in session.image
         await check_isolation(session, await api_addresses(client))
+    node = (await client.get("v1", "pods", namespace, group.pod_name(0)))["spec"]["nodeName"]
+    watch = await SandboxWatch.shared(client, namespace, LABELS[JOB_LABEL])
+    assert watch.by_node()[node]["ready"] >= 2
     await group.release(0)
     await group.release(0)
     with pytest.raises(NotFound):

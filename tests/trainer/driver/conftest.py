@@ -22,7 +22,7 @@ import pytest
 import pytest_asyncio
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import CommandResult
+from swerl_agent.sandbox import CommandResult, NodeCounts
 from swerl_agent.tasks import GroundTruth, Task
 from swerl_trainer.engines.server import free_port
 from swerl_trainer.job import Job
@@ -91,6 +91,9 @@ class LocalSandboxes:
 
     def counts(self) -> tuple[int, int]:
         return 0, len(self.alive)
+
+    def by_node(self) -> NodeCounts:
+        return {"node-1": {"ready": len(self.alive)}}
 
 
 @dataclass

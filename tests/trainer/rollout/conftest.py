@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import CommandResult, PodGone
+from swerl_agent.sandbox import CommandResult, NodeCounts, PodGone
 from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import AgentSpec
 from swerl_kube import Unreachable
@@ -80,6 +80,9 @@ class Fakes:
 
     def counts(self) -> tuple[int, int]:
         return self.pending, 0
+
+    def by_node(self) -> NodeCounts:
+        return {"": {"pending": self.pending}}
 
     async def claim(self, ordinal: int) -> Fakes:
         if ordinal in self.lost:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from swerl_agent.episode import PromptError
+from swerl_agent.sandbox import NodeCounts
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import GroupRequest, Rollout
@@ -63,6 +64,28 @@ async def test_closing_leaves_no_call_open_that_never_began() -> None:
         await runner.close()
         gc.collect()
     assert not caught
+
+
+@dataclass
+class Seeing:
+    """A worker that sees these sandboxes; None: it is lost."""
+
+    seen: NodeCounts | None
+
+    async def sandboxes_by_node(self) -> NodeCounts:
+        if self.seen is None:
+            raise RuntimeError("the actor died")
+        return self.seen
+
+
+async def test_sandboxes_are_those_that_the_first_worker_sees() -> None:
+    async def serving() -> None: ...
+
+    workers = [Seeing(None), Seeing({}), Seeing({"node-1": {"ready": 2}}), Seeing({"node-1": {"ready": 1}})]
+    state, metrics = dispatcher(tasks=4, retries=1), DriverMetrics("demo", {})
+    runner = RolloutRunner(state, workers, serving=serving, metrics=metrics)  # type: ignore[arg-type]
+    assert await runner.sandboxes_by_node() == {"node-1": {"ready": 2}}
+    await runner.close()
 
 
 async def test_prompts_that_never_render_fail_the_job() -> None:

@@ -25,6 +25,7 @@ from swerl_trainer.driver.components import AttemptComponents, WorkerFactory
 from swerl_trainer.driver.event_poster import posting_events
 from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
+from swerl_trainer.driver.sandbox_file import report_sandboxes
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.client import fullest_cache
@@ -97,6 +98,7 @@ async def _train(job: Job, components: AttemptComponents, reporter: StatusReport
             watchers += [
                 tasks.create_task(_replace_engines(training, components.pool)),
                 tasks.create_task(_report_counts(training, reporter)),
+                tasks.create_task(_report_sandboxes(training, job)),
                 tasks.create_task(_adapt_concurrency(training, components.pool)),
             ]
         await training.run()
@@ -129,6 +131,10 @@ async def _report_counts(training: Training, reporter: StatusReporter) -> None:
     while True:
         await reporter.counts(await runner.counts())
         await asyncio.sleep(COUNTS_POLL)
+
+
+async def _report_sandboxes(training: Training, job: Job) -> None:
+    await report_sandboxes(job, await training.runner)
 
 
 async def _first_of(work: Coroutine[Any, Any, None], guard: asyncio.Future[None]) -> None:

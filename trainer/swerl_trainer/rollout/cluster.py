@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_agent.grading import VERDICTS, Grader
-from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
+from swerl_agent.sandbox import NodeCounts, SandboxGroup, SandboxWatch, Session
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 from swerl_api import API_VERSION
@@ -55,6 +55,10 @@ class KubernetesSandboxes:
             ready += status.get("ready") or 0
             pending += replicas - sum(status.get(part) or 0 for part in ("ready", "finished", "failed"))
         return max(0, pending), ready
+
+    def by_node(self) -> NodeCounts:
+        """See Sandboxes."""
+        return self._watch.by_node() if self._watch else {}
 
 
 class CountedGroup:

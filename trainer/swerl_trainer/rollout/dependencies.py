@@ -11,7 +11,7 @@ from typing import Protocol
 from swerl_agent.episode import Agent, Episode, TokenSegment
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
-from swerl_agent.sandbox import Session
+from swerl_agent.sandbox import NodeCounts, Session
 from swerl_agent.tasks import Task
 from swerl_api import AlgorithmSpec
 from swerl_trainer.rollout.tracing import RolloutTracer
@@ -57,6 +57,10 @@ class Sandboxes(Protocol):
 
     def counts(self) -> tuple[int, int]:
         """Sandboxes of this worker that are (pending, ready)."""
+        ...
+
+    def by_node(self) -> NodeCounts:
+        """Sandboxes of the whole job; empty until this worker watches them."""
         ...
 
 

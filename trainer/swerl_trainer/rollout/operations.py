@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import NodeCounts
 from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
 
 
@@ -33,6 +34,10 @@ class RolloutWorker(Protocol):
 
     async def counts(self) -> dict[str, int]:
         """Number of `pending` and `ready` sandboxes, of patches in `grading`, and of `api_writes` since its start."""
+        ...
+
+    async def sandboxes_by_node(self) -> NodeCounts:
+        """Sandboxes of the whole job, of all workers; empty until this worker watches them."""
         ...
 
     async def unused_prefetch(self) -> UnusedPrefetch:

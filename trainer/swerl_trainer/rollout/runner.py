@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import ImagePullFailed
+from swerl_agent.sandbox import ImagePullFailed, NodeCounts
 from swerl_kube.logs import log_ids
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
@@ -101,6 +102,14 @@ class RolloutRunner:
                 total = {name: value + counts.get(name, 0) for name, value in total.items()}
         self._metrics.counts(total)
         return total
+
+    async def sandboxes_by_node(self) -> NodeCounts:
+        """Sandboxes of the job, as the first worker that watches them sees them; empty before that."""
+        for worker in self._workers:
+            with suppress(Exception):  # a lost worker; the call replaces it
+                if found := await worker.sandboxes_by_node():
+                    return found
+        return {}
 
     async def unused_prefetch(self) -> UnusedPrefetch:
         """Prefetched sandboxes that no episode used, over all workers since they started."""

@@ -32,7 +32,7 @@ from swerl_agent.episode import (
 from swerl_agent.episode.artifacts import written_on_exit
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring
-from swerl_agent.sandbox import SandboxError, delete_best_effort
+from swerl_agent.sandbox import NodeCounts, SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_kube import KubeError
@@ -130,10 +130,8 @@ class Worker:
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
-        all_sandboxes, self._sandboxes = list(self._sandboxes.values()), {}
-        await asyncio.gather(
-            *(self._remove(sandboxes) for sandboxes in all_sandboxes), *self._removals, return_exceptions=True
-        )
+        remaining, self._sandboxes = list(self._sandboxes.values()), {}
+        await asyncio.gather(*map(self._remove, remaining), *self._removals, return_exceptions=True)
 
     async def grade_reference_fix(self, task: int) -> Verdict | None:
         """See RolloutWorker."""
@@ -148,13 +146,15 @@ class Worker:
     async def counts(self) -> dict[str, int]:
         """See RolloutWorker."""
         pending, ready = self._deps.sandboxes.counts()
-        writes = self._deps.api_writes()
-        return {"pending": pending, "ready": ready, "grading": self._grading, "api_writes": writes}
+        return {"pending": pending, "ready": ready, "grading": self._grading, "api_writes": self._deps.api_writes()}
+
+    async def sandboxes_by_node(self) -> NodeCounts:
+        """See RolloutWorker."""
+        return self._deps.sandboxes.by_node()
 
     async def _member(self, member: _Member) -> Rollout:
-        keep = partial(
-            write_rollout, self._deps, member.request
-        )  # for an episode that is stopped, or fails before its verdict
+        # For an episode that is stopped, or fails before its verdict.
+        keep = partial(write_rollout, self._deps, member.request)
         async with written_on_exit(keep) as member.unwritten, self._scoring(member) as member.scoring:
             return await self._graded_rollout(member)
 

@@ -126,6 +126,7 @@ async def test_half_written_files_break_no_page(open_console: OpenConsole, root:
     (folder / "patch.diff").unlink()
     (root / "demo/metrics.jsonl").write_bytes(content)
     (root / "demo/summary.json").write_bytes(content)
+    (root / "demo/sandboxes.json").write_bytes(content)
     for page in PAGES[:2]:
         assert "missing, or is still being written" in await console.page("/episode", path=console.path(folder))
         assert await console.page(page, path=console.path(folder))
