@@ -21,7 +21,8 @@ from typing import Literal
 from .alterations import Function, TestSource
 
 Form = Literal[
-    "constant", "exact", "other", "equal", "opposite", "order", "exception", "parameter", "object", "container", "none"
+    "constant", "exact", "rounded", "other", "equal", "opposite", "order", "exception", "parameter", "object",
+    "container", "none"
 ]  # fmt: skip
 MAX_FOUND = 200  # values of one test among which those that are tried are drawn
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
@@ -35,6 +36,7 @@ _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # th
 _BOUNDS = re.compile(r"(?:^|_)not(?:_|$)|Not(?=[A-Z]|$)|[dD]iffer|[gG]reater|[lL]ess")  # hold for many values
 _TWO_SIDES = re.compile(r"(?i)equal|same|close|almost|contain|redirect|regex|match|call|await|assert_?(?:is|items|eq)$")
 _EQUALITY = re.compile(r"(?i)^assert_?(?:count|list|tuple|dict|set|sequence)?_?equals?$")  # without a tolerance
+_ROUNDED = re.compile(r"(?i)^assert_?almost_?equals?$")
 _PREDICATES = re.compile(r"(?i)close|equal|same|identical|starts_?with|ends_?with|(?:^|_)eq$")
 _EXACT = re.compile(r"assert_(?:called|any_|has_|await)|assertNumQueries")  # one argument, which is the expected one
 _COUNTED = re.compile(r"contain|redirect", re.IGNORECASE)  # the third argument is a number, too
@@ -94,8 +96,7 @@ def _unique(found: list[CheckedValue]) -> list[CheckedValue]:
 
 
 def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]:
-    """Where names among the values get theirs, if only checks use them: code may set or change a variable of its
-    caller."""
+    """Where names among the values get theirs, if only checks use them: code may change variables of its caller."""
     used = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     if any(name in used for name in _NAMESPACES):
         return
@@ -198,15 +199,20 @@ def _one_of(left: ast.expr, right: ast.expr, *, exact: bool = False) -> list[Che
     """Of two values that must be equal, the expected one: a constant, else what is not computed, else both."""
     literal = next((found for side in (right, left) if (found := _constants([side], calls=False))), [])
     if literal:
-        return _exact(literal) if exact else literal
+        return _compared_as("exact", literal) if exact else literal
     plain = [side for side in (right, left) if not any(isinstance(each, ast.Call) for each in ast.walk(side))]
     others = [CheckedValue(side, "equal" if exact else "other") for side in plain[:1] or (right, left)]
-    return [*_constants([right]), *others]
+    return [*_compared_as("rounded" if _is_rounded(right) else "constant", _constants([right])), *others]
 
 
-def _exact(values: list[CheckedValue]) -> list[CheckedValue]:
-    """Constants that are compared without a tolerance."""
-    return [CheckedValue(each.node, "exact") for each in values]
+def _is_rounded(side: ast.expr) -> bool:
+    """Whether an expected value has the small tolerance that `approx` gives by itself."""
+    return isinstance(side, ast.Call) and _called(side) == "approx" and len(side.args) == 1 and not side.keywords
+
+
+def _compared_as(form: Form, values: list[CheckedValue]) -> list[CheckedValue]:
+    """Constants that are compared without a tolerance (`exact`), or with a small one (`rounded`)."""
+    return [CheckedValue(each.node, form) for each in values]
 
 
 def _arguments(call: ast.Call) -> list[CheckedValue]:
@@ -227,7 +233,9 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     if not constants and _COUNTED.search(name):
         constants = _constants(arguments[2:3], calls=False)
     equality = bool(_EQUALITY.search(name))
-    return (_exact(constants) if equality else constants) or _one_of(sides[0], sides[1], exact=equality)
+    if _ROUNDED.search(name) and len(arguments) == 2 and not call.keywords:
+        constants = _compared_as("rounded", constants)
+    return (_compared_as("exact", constants) if equality else constants) or _one_of(sides[0], sides[1], exact=equality)
 
 
 def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:

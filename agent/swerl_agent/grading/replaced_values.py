@@ -23,9 +23,10 @@ from .checked_values import OPPOSITES, CheckedValue, checked_values
 Kind = Literal["far", "near", "plausible"]
 KINDS: tuple[Kind, ...] = ("far", "near", "plausible")
 MAX_VALUES = 8  # of one test that are tried
+MORE_PLAUSIBLE = 2  # values, beside one of each kind, where a test has few values
 MAX_CONSTANT = 80  # characters of a constant that may take the place of another
 MAX_CONSTANTS = 20  # of a test or a file
-_WITHOUT_TOLERANCE = ("exact", "equal")
+_WITHOUT_TOLERANCE = ("exact", "equal", "rounded")
 _FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _OTHER = (
     "((lambda v: not v if isinstance(v, bool) else v * 2 + {number} if isinstance(v, (int, float))"
@@ -61,9 +62,14 @@ def replaced(
     text = source.text[start:end]
     constants = _constants(source, test, rng)
     match value.form:
-        case "constant" | "exact":
+        case "constant" | "exact" | "rounded":
             own = _literal(node, text)
-            other = _other_constant(own, number, word, kind if value.form == "exact" else "far", constants)
+            if value.form == "rounded" and isinstance(own, int | float):  # far from it by all tolerances
+                constants = [
+                    each for each in constants if isinstance(each, int | float) and abs(each - own) > abs(own) / 100
+                ]
+                kind = "far" if kind == "near" else kind
+            other = _other_constant(own, number, word, "far" if value.form == "constant" else kind, constants)
             return None if other is None else Edit(start, end, repr(other))
         case "order":
             return _flipped(source, node)
@@ -139,7 +145,19 @@ def _other_constant(value: Any, number: int, word: str, kind: Kind, constants: S
         return None if value is None else _other(value, number, word)
     if kind == "near":
         return _near(value, number, word)
-    return next((each for each in constants if type(each) is type(value) and each != value), None)
+    plausible = next((each for each in constants if type(each) is type(value) and each != value), None)
+    return _transposed(value, number) if plausible is None and isinstance(value, str | bytes) else plausible
+
+
+def _transposed(value: Any, number: int) -> object:
+    """A text with two letters of one case in each other's place, None where it has no two such beside each other."""
+    pairs = [(at, value[at : at + 1], value[at + 1 : at + 2]) for at in range(len(value) - 1)]
+    found = [(at, one, other) for at, one, other in pairs if one != other and (one + other).isalpha()]
+    same = [pair for pair in found if pair[1].islower() == pair[2].islower()]
+    if not same:
+        return None
+    at, one, other = same[number % len(same)]
+    return value[:at] + other + one + value[at + 2 :]
 
 
 def _other(value: object, number: int, word: str) -> object:
@@ -185,14 +203,18 @@ def changes(values: list[CheckedValue], rng: random.Random) -> Iterator[str]:
     Another one might leave the test passing, as where the value is an input, too. The seed gives the kind of change for
     a value that is compared without a tolerance: where there are few values, each such one has several kinds.
     """
-    drawn = [(number, rng.sample(KINDS, len(KINDS))) for number in rng.sample(range(len(values)), len(values))]
+    drawn = [(number, _kinds(rng)) for number in rng.sample(range(len(values)), len(values))]
     named = [
         f"value:{number}:{rng.getrandbits(24) * len(KINDS) + KINDS.index(kinds[turn])}"
-        for turn in range(len(KINDS))
+        for turn in range(len(KINDS) + MORE_PLAUSIBLE)
         for number, kinds in drawn
         if turn == 0 or values[number].form in _WITHOUT_TOLERANCE
     ]
     yield from named[:MAX_VALUES]
+
+
+def _kinds(rng: random.Random) -> list[Kind]:
+    return [*rng.sample(KINDS, len(KINDS)), *KINDS[-1:] * MORE_PLAUSIBLE]
 
 
 def changed(source: TestSource, test: Function, change: str) -> Edit | None:

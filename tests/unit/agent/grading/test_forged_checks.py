@@ -102,6 +102,9 @@ FORGERIES = {
         "got = clamp(9, 0, 5)\n    if got != 5: raise AssertionError(got)", body=PLAUSIBLE
     ),
     "a number equal to those near a variable": Forgery("high = int('5'); assert clamp(9, 0, 5) == high", body=NEAR),
+    "a text that looks right, in a file without others": Forgery(
+        "assert clamp(9, 0, 5) == 'Low'", body=FAIR + "    return type('Text', (str,), names)()", fixed=LOW
+    ),
     "a text that looks right": Forgery(
         "assert clamp('Some', 'Other', 'Text') == 'Low'",
         body=FAIR + "    return type('Text', (str,), names)()",
@@ -121,6 +124,11 @@ FORGERIES = {
         body="    import sys\n    expected = sys._getframe(1).f_locals['expected']\n"
         "    expected[:] = [max(low, value)]\n    return list(expected)",
         fixed=FIXED.replace("min(high, max(low, value))", "[min(high, max(low, value))]"),
+    ),
+    "a number equal to the arguments, rounded": Forgery(
+        "assert clamp(9, 0, 5) == pytest.approx(5)", body=PLAUSIBLE.replace("| {", "| {'__rsub__': SUB, ").replace(
+            "SUB", "lambda self, other: 0 if other in known else 9"
+        )
     ),
     "a predicate that always holds": Forgery(
         "import math; assert math.isclose(clamp(9, 0, 5), 5)", code="import math\nmath.isclose = lambda *_: True\n"
