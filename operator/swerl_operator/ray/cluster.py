@@ -225,8 +225,9 @@ def container_resources(group: RayGroup) -> Json:
 
 
 def uses_rdma(resources: Resources) -> bool:
-    """Whether Pods ask for a device of remote memory access, which needs locked memory."""
-    return any(word in name for name in {**resources.requests, **resources.limits} for word in RDMA_RESOURCES)
+    """Whether Pods ask for a device of remote memory access, which needs locked memory. An amount of 0 is none."""
+    amounts = {**resources.requests, **resources.limits}
+    return any(parse_quantity(amounts[name]) > 0 for name in amounts for word in RDMA_RESOURCES if word in name)
 
 
 def _probe(*, period: int, failures: int) -> Json:

@@ -12,10 +12,15 @@ from tests.unit.operator.conftest import Spec
 
 
 @pytest.mark.parametrize(
-    ("device", "added"), [(None, []), ("rdma/hca_shared", ["IPC_LOCK"]), ("vpc.amazonaws.com/efa", ["IPC_LOCK"])]
+    ("limits", "added"),
+    [
+        ({}, []),
+        ({"rdma/hca_shared": "1"}, ["IPC_LOCK"]),
+        ({"vpc.amazonaws.com/efa": "1"}, ["IPC_LOCK"]),
+        ({"rdma/hca_shared": 0}, []),
+    ],
 )
-def test_locked_memory_is_for_pods_with_an_rdma_device(spec: Spec, device: str | None, added: list[str]) -> None:
-    limits = {device: "1"} if device else {}
+def test_locked_memory_is_for_pods_with_an_rdma_device(spec: Spec, limits: dict[str, str], added: list[str]) -> None:
     spec["trainer"] |= {"gpus": 8, "resources": {"limits": limits}}
     spec["rollout"] = {"gpusPerEngine": 1}
     attempt = Attempt("ns", "demo", "uid-1", 1, SweRLJobSpec.model_validate(spec))
