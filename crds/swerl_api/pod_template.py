@@ -36,6 +36,7 @@ Capability = Annotated[str, Field(max_length=64, pattern=r"^[A-Z_]+$")]
 OUR_VOLUMES = ("job", "evaluation", "output", "model", "tasks", "prompts", "judge", "checkpoints", "shared-memory")
 OUR_PATHS = ("/swerl", "/etc/swerl", "/dev/shm", "/tmp/ray")
 OUR_PREFIXES = ("swerl.dev/", "ray.io/", "app.kubernetes.io/")
+APPARMOR_PREFIX = "container.apparmor.security.beta.kubernetes.io/"  # the API server makes a container's profile of it
 # KubeRay sets these where they are absent, and Ray's start depends on them.
 OUR_VARIABLES = (
     "FQ_RAY_IP", "RAY_IP", "RAY_PORT", "RAY_ADDRESS", "RAY_CLUSTER_NAME", "RAY_CLOUD_INSTANCE_ID",
@@ -203,6 +204,12 @@ class RayPodTemplate(ApiModel):
                 f".{field}",
             )
             for field in ("labels", "annotations")
+        ),
+        Rule(
+            f"self.annotations.all(key, !key.startsWith('{APPARMOR_PREFIX}'))",
+            f"annotations must not begin with {APPARMOR_PREFIX}: containers keep the runtime's AppArmor profile; "
+            "remove the annotation",
+            ".annotations",
         ),
         ENVIRONMENT_RULE,
         Rule(
