@@ -16,7 +16,7 @@ from swerl_api.sweimageset import list_hash
 from swerl_kube import Conflict, Forbidden, Invalid, Json, NotFound
 
 from ..context import OperatorContext
-from ..owned import ForeignObject, ensure_owned
+from ..owned import ForeignObject, ensure_owned, has_owner
 from ..status_builder import invalid_spec_message
 from ..workqueue import ObjectKey
 from .decide import PullDecision, PullHistory, decide, missing, record_failure
@@ -115,7 +115,8 @@ class ImageSetReconciler:
         metadata = body["metadata"]
         selector = f"{IMAGE_SET_LABEL}={metadata['name']}"
         pods = await self._api.list("v1", "pods", metadata["namespace"], labels=selector)
-        pulls = [read_pull(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        own = [pod for pod in pods if has_owner(pod, metadata["uid"])]  # others may have the label, such as sandboxes
+        pulls = [read_pull(pod) for pod in own if "deletionTimestamp" not in pod["metadata"]]
         sharing = self._sets_with_due_pulls(excluding=state) + 1
         budget = state.budget(spec.pulls_per_minute, sharing)
         decision = decide(spec, images, nodes, pulls, state.history, time.monotonic(), budget=budget)

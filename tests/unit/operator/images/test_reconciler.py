@@ -55,7 +55,9 @@ class Server:
         """Have a Pod that has pulled this image."""
         completed = {"containerStatuses": [{"name": "pull", "state": {"terminated": {"exitCode": 0}}}]}
         spec = {"nodeName": "n1", "containers": [{"name": "pull", "image": image}]}
-        self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec, "status": completed}]
+        owners = [{"uid": self.set["metadata"]["uid"]}]
+        metadata = {"name": "p", "namespace": "ns", "uid": "p", "ownerReferences": owners}
+        self.pods = [{"metadata": metadata, "spec": spec, "status": completed}]
 
     async def patch(self, *arguments: Any, **_: object) -> None:
         self.set["status"] = arguments[4]["status"]
@@ -90,6 +92,14 @@ async def test_new_set_of_the_same_name_pulls_its_images_again() -> None:
     server.set = {"metadata": server.set["metadata"] | {"uid": "another"}, "spec": server.set["spec"]}
     await reconciler.reconcile(("ns", "set"))
     assert (server.pulled, server.set["status"]["missing"]) == (["a"], 1)
+
+
+async def test_pods_of_others_with_the_label_of_the_set_are_left_alone() -> None:
+    server = Server(["a"], {})
+    sandbox = {"name": "swesb-x-0", "namespace": "ns", "uid": "s", "ownerReferences": [{"uid": "x"}]}
+    server.pods = [{"metadata": sandbox, "spec": {"containers": [{"name": "sandbox", "image": "b"}]}}]
+    await ImageSetReconciler(SimpleNamespace(api=server)).reconcile(("ns", "set"))  # type: ignore[arg-type]
+    assert (server.pulled, len(server.pods)) == (["a"], 1)
 
 
 async def test_policy_of_another_owner_stops_the_pulls_with_its_name() -> None:
