@@ -3,7 +3,8 @@
 request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "swe-rl.operator" . }}'
 {{- end }}
 
-{{- /* Validations of `variables.pods`, the specs of Pods that the operator writes, itself or in an object of another kind.
+{{- /* Validations of `variables.pods` and `variables.annotations`, of Pods that the operator writes, itself or in an object of
+another kind.
 `hostPathVolumes: allow` admits what the operator then admits: folders, network and capabilities of a node. */ -}}
 {{- define "swe-rl.podShape" -}}
 {{- $host := eq .Values.hostPathVolumes "allow" -}}
@@ -15,6 +16,7 @@ request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ 
     variables.pods.all(p, p.?securityContext.?sysctls.orValue([]).size() == 0
     && p.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') != 'Unconfined'
     && p.?securityContext.?appArmorProfile.?type.orValue('RuntimeDefault') != 'Unconfined')
+    && variables.annotations.all(a, a.all(key, !key.startsWith('container.apparmor.security.beta.kubernetes.io/')))
   message: Pods of the operator set no sysctls and keep the runtime's profiles
 - expression: >-
     variables.pods.all(p, p.?volumes.orValue([]).all(v, {{ if not $host }}!has(v.hostPath) && {{ end -}}

@@ -148,6 +148,14 @@ def test_pod_of_another_shape_is_refused(
     assert words in answer and CREATED not in answer
 
 
+@pytest.mark.parametrize(("name", "place"), PLACES[1:], ids=["shards", "head", "worker"])
+def test_apparmor_profile_by_annotation_is_refused(create: Create, honest: Objects, name: str, place: str) -> None:
+    container = "shard" if name == "shards" else "ray-head"
+    profile = {f"container.apparmor.security.beta.kubernetes.io/{container}": "unconfined"}
+    metadata = f"{place.removesuffix('/spec')}/metadata/annotations"
+    assert "keep the runtime's profiles" in create(changed(honest[name], metadata, profile))
+
+
 @pytest.mark.parametrize(
     ("name", "path", "value", "words"),
     [
