@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,6 +12,7 @@ from hypothesis_jsonschema import from_schema
 from swerl_api.crd import Kind, crd
 
 Json = dict[str, Any]
+T = TypeVar("T")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 LIMITS = BOUNDS | {"pattern", "enum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"}
@@ -20,7 +21,12 @@ OPENAPI_ONLY = {"default", "description", "format", "nullable"}
 
 def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]:
     """About `number` specs of `kind`: of the right types, some within all limits, parts of examples, or corrupted."""
-    cases: list[Json] = []
+    return draw_many(_specs(kind), number, reproducible=reproducible)
+
+
+def draw_many(strategy: st.SearchStrategy[T], number: int, *, reproducible: bool) -> list[T]:
+    """About `number` values of `strategy`; the same ones each time if `reproducible`."""
+    cases: list[T] = []
 
     @settings(
         max_examples=number,
@@ -30,9 +36,9 @@ def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(_specs(kind))
-    def collect(spec: Json) -> None:
-        cases.append(spec)
+    @given(strategy)
+    def collect(case: T) -> None:
+        cases.append(case)
 
     collect()
     return cases
@@ -45,7 +51,7 @@ def _specs(kind: Kind) -> st.SearchStrategy[Json]:
     blended = st.builds(
         _merge_fields, st.sampled_from(_examples(kind)), fitting, st.sets(st.integers(0, 20), max_size=4)
     )
-    corrupted = st.builds(_with_wrong_value, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
+    corrupted = st.builds(with_value, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
     return st.one_of(blended, fitting, from_schema(_plain(schema, OPENAPI_ONLY | LIMITS)), corrupted, anything)
 
 
@@ -80,11 +86,11 @@ def _merge_fields(good: Json, other: Json, chosen: set[int]) -> Json:
     return good | {name: value for number, (name, value) in enumerate(sorted(other.items())) if number in chosen}
 
 
-def _with_wrong_value(spec: Any, path: list[int], value: Any) -> Any:
-    """`spec` with `wrong` in the place that `way` leads to."""
+def with_value(spec: Any, path: list[int], value: Any) -> Any:
+    """`spec` with `value` in the place that `path` leads to: at each level the field or item of that number."""
     if not path or not isinstance(spec, dict | list) or not spec:
         return value
     keys: list[Any] = sorted(spec) if isinstance(spec, dict) else list(range(len(spec)))
     key, copy = keys[path[0] % len(keys)], spec.copy()
-    copy[key] = _with_wrong_value(spec[key], path[1:], value)
+    copy[key] = with_value(spec[key], path[1:], value)
     return copy
