@@ -23,7 +23,7 @@ from .snapshot import NAMESPACED, NETWORKING, RBAC, snapshot
 Json = dict[str, Any]
 NUMBERS = {SWESANDBOX: 40, SWERLJOB: 20, SWEEVAL: 30, SWEIMAGESET: 16}  # drawn
 PARALLEL = 8
-SECONDS = 90.0  # until all that was accepted has a condition, and until the last objects have their Pods
+SECONDS = 180.0  # until all that was accepted has a condition, and until the last objects have their Pods
 SHARED_POLICIES = {"swerl-deny-all", "swerl-internet-only"}  # of all sandboxes of a namespace
 
 

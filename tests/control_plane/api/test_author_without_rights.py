@@ -25,6 +25,7 @@ from .reaching import HONEST, declare
 from .snapshot import MADE
 
 Json = dict[str, Any]
+pytestmark = pytest.mark.alone  # Ray Pods of many jobs leave others no room on the node
 
 
 @pytest.fixture(scope="module")
