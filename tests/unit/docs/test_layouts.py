@@ -30,3 +30,14 @@ def test_example_fits_with_room(path: Path) -> None:
     assert plan.warnings == ()
     assert MACHINES.gpu_memory is not None and plan.gpu_peak <= ROOM * MACHINES.gpu_memory
     assert plan.host_budget is not None and plan.host_peak <= ROOM * plan.host_budget
+
+
+@pytest.mark.parametrize("path", examples(), ids=lambda path: str(path.relative_to(EXAMPLES)))
+def test_example_with_its_own_engines_is_a_step_ahead_and_has_room_for_both_steps(path: Path) -> None:
+    spec = read_job(path)
+    if spec.algorithm.name == "sft" or spec.colocate:
+        assert spec.algorithm.max_staleness == 0
+        return
+    assert spec.algorithm.max_staleness >= 1
+    assert "one step ahead" in path.read_text().splitlines()[0]
+    assert spec.sandbox.max_concurrent >= 2 * spec.algorithm.prompts_per_step * spec.algorithm.group_size
