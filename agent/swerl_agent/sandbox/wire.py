@@ -1,4 +1,4 @@
-"""The session protocol as pure functions: requests out, results and replies in (loop.sh is the other side).
+"""The session protocol as pure functions: requests out, results and replies in (records.sh, loop.sh: the other side).
 
 Guarantees:
 * A request is one line, whatever the command contains.
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-LOOP = (Path(__file__).parent / "loop.sh").read_bytes()
+LOOP = b"".join((Path(__file__).parent / part).read_bytes() for part in ("records.sh", "loop.sh"))
 BECOME_USER = "\n".join(
     line for line in (Path(__file__).parent / "user.sh").read_text().splitlines() if not line.startswith("#")
 )
