@@ -54,8 +54,8 @@ demo-console: ## open the console over the demo's output, also while it trains
 demo-down: ## remove the demo's job and namespace; keep the cluster
 	@python3 -m demo down
 
-test: fresh-records lint built test-in-parallel ## run lint and every suite against the real components; ends with one line of totals
-	@$(PYTHON) -m tests.summary $(RECORDS)
+test: fresh-records lint built ## run lint and every suite against the real components; ends with one line of totals
+	@$(MAKE) --no-print-directory test-in-parallel; status=$$?; $(PYTHON) -m tests.summary $(RECORDS) && exit $$status
 
 .PHONY: fresh-records built test-in-parallel test-on-cluster
 built: venv # what `cluster` and `images` do; on a bare machine at once

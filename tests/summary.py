@@ -22,13 +22,14 @@ def suite_line(name: str, record: RunRecord) -> str:
 
 
 def closing_line(records: Mapping[str, RunRecord]) -> str:
-    """`passed N, reruns M, slowest: TEST SECONDS s, ...` over all suites."""
-    passed = sum(record.outcomes.get("passed", 0) for record in records.values())
+    """`passed N, reruns M, slowest: TEST SECONDS s, ...` over all suites; `failed` after `passed` if a test failed."""
+    passed, failed = (sum(record.outcomes.get(name, 0) for record in records.values()) for name in ("passed", "failed"))
     reruns = sum(len(record.reruns) for record in records.values())
     seconds = {test: s for record in records.values() for test, s in record.seconds.items()}
     slowest = sorted(seconds, key=lambda test: -seconds[test])[:SLOWEST]
     named = ", ".join(f"{test.removeprefix('tests/')} {seconds[test]:.0f} s" for test in slowest)
-    return f"passed {passed}, reruns {reruns}, slowest: {named}"
+    failures = f", failed {failed}" if failed else ""
+    return f"passed {passed}{failures}, reruns {reruns}, slowest: {named}"
 
 
 def main(folder: Path) -> int:

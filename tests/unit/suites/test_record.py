@@ -63,6 +63,26 @@ def test_summary_ends_with_all_suites_in_one_line(tmp_path: Path, capsys: pytest
     assert last == "passed 3, reruns 1, slowest: a.py::slow 7 s, b.py::late 2 s, a.py::quick 0 s"
 
 
+def test_summary_counts_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    RunRecord(3.0, {"passed": 2, "failed": 1}, [], {"tests/a.py::late": 2.0}).write(tmp_path / "a.json")
+    assert main(tmp_path) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "passed 2, failed 1, reruns 0, slowest: a.py::late 2 s"
+
+
+@pytest.mark.parametrize(
+    ("suite", "totals", "status"), [("true", "true", 0), ("false", "true", 1), ("true", "false", 1)]
+)
+def test_make_test_ends_with_totals_also_after_a_failure(tmp_path: Path, suite: str, totals: str, status: int) -> None:
+    recipe = (ROOT / "Makefile").read_text().partition("\ntest: ")[2].splitlines()[1]
+    (tmp_path / "totals").write_text(f"#!/bin/sh\necho totals; {totals}\n")
+    (tmp_path / "totals").chmod(0o755)
+    (tmp_path / "Makefile").write_text(f"test:\n{recipe}\ntest-in-parallel:\n\t@{suite}\n")
+    ended = subprocess.run(
+        ["make", "-C", tmp_path, "test", f"PYTHON={tmp_path}/totals"], capture_output=True, text=True, check=False
+    )
+    assert "totals" in ended.stdout.splitlines() and bool(ended.returncode) == bool(status)
+
+
 @pytest.mark.parametrize(("reruns", "status"), [(MOST_RERUNS, 0), (MOST_RERUNS + 1, 1)])
 def test_too_many_reruns_fail(tmp_path: Path, reruns: int, status: int) -> None:
     RunRecord(1.0, {"passed": 9}, ["tests/a.py::late"] * reruns, {"tests/a.py::late": 1.0}).write(tmp_path / "a.json")
