@@ -1,6 +1,6 @@
 """A recording in messages: the model is behind an OpenAI-compatible server, and only the text of its answers is known.
 
-Guarantee: the client has the server's completion as it came, so that calls which are malformed are its own to judge.
+Guarantee: the client gets the server's completion unchanged, so the client itself handles malformed calls.
 """
 
 from __future__ import annotations

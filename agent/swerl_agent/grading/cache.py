@@ -109,7 +109,7 @@ def _digest(image: str) -> str:
 
 
 @cache
-def judge_version() -> str:
+def grader_version() -> str:
     """Names the rules that make verdicts: another one for other code of this package or another swebench."""
     package = resources.files(__package__)
     folders = (package, package / "witness", package / "witness" / "runners")
@@ -126,7 +126,7 @@ def limits(settings: GradingSpec) -> list[str]:
 
 
 def criteria(ground_truth: GroundTruth) -> list[str]:
-    """What the trusted side judges a log by: the same log says another thing for other tests."""
+    """What a verdict on a log depends on beside the log."""
     tests = [*ground_truth.fail_to_pass, "", *ground_truth.pass_to_pass, "", *map(repr, ground_truth.expected_output)]
     return [ground_truth.log_parser, ground_truth.eval_type, *tests]
 

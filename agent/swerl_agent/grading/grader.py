@@ -26,7 +26,7 @@ from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.swebench_library import library
 
-from .cache import VerdictCache, cache_key, criteria, judge_version, limits
+from .cache import VerdictCache, cache_key, criteria, grader_version, limits
 from .contrast import AlteredRun
 from .contrast_runs import ContrastRuns
 from .framing import Report
@@ -98,7 +98,7 @@ class Grader:
         self._isolated = not self._probe  # a Pod has shown that it reaches no network
         self._reached = False  # a Pod reported a network, which code of a patch may forge
         self._logs = LogReader()
-        self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), judge_version())
+        self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), grader_version())
 
     @property
     def pending(self) -> int:
@@ -143,7 +143,7 @@ class Grader:
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         parts = [
-            judge_version(),
+            grader_version(),
             task.image,
             task.base_commit,
             self._workdir(task),

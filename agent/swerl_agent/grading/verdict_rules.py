@@ -77,7 +77,7 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
     if not facts["shielded"] and not allow_unshielded:
         raise Infrastructure(f"image {task.image}: {UNSHIELDED}")
     try:
-        return _judged(task, outcome, facts)
+        return _from_log(task, outcome, facts)
     except Exception as error:  # swebench's parsers raise what they like on output that they do not know
         words = f"the log cannot be read by {task.ground_truth.log_parser}: {type(error).__name__}: {error}"
         return Verdict("unresolved", facts | {"resolved": False, "parser_error": True}, detail=words)
@@ -99,7 +99,7 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
     }
 
 
-def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
+def _from_log(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
     report = grade_log(task, outcome.log) | facts
     if outcome.left_out and not witnessed_runner(task):
         report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass

@@ -1,7 +1,7 @@
 """The HTTP application: `POST /run`, `GET /health`, `GET /metrics`.
 
 Guarantees: at most `concurrency` rollouts at once, further requests wait in line; a client that goes away takes its
-rollout along; what the infrastructure kept from being judged is answered 503, never with a reward; what an episode did
+rollout along; what infrastructure kept from being graded is answered 503, never with a reward; what an episode did
 that got no answer is kept; after `drain` no rollout is left.
 """
 

@@ -37,7 +37,7 @@ def replay(task: Task, number: int, run: dict[str, Any]) -> Task:
         f"#!/bin/bash\necho '{START}'\nbase64 -d <<'EOF'\n{log}EOF\necho\n(exit {run['exit_code']})\necho '{END}'\n"
         "git status\n"
     )
-    judged = replace(
+    replayed = replace(
         task.ground_truth,
         eval_script=script,
         fail_to_pass=tuple(run["fix"]),
@@ -45,7 +45,7 @@ def replay(task: Task, number: int, run: dict[str, Any]) -> Task:
         log_parser=run["parser"],
         eval_type=run["kind"],
     )
-    return replace(task, instance_id=f"calc__calc-{number}", ground_truth=judged)
+    return replace(task, instance_id=f"calc__calc-{number}", ground_truth=replayed)
 
 
 def test_every_verdict_is_the_harness_s(

@@ -25,33 +25,33 @@ CONTROL = 2.0  # seconds of a call that moves no weights
 
 def test_engine_is_dead_after_two_probes_without_a_token() -> None:
     health = EngineHealth()
-    assert health.judge({0: None, 1: 1.0}) == {0: "healthy", 1: "healthy"}
-    assert health.judge({0: None, 1: 1.0}) == {0: "dead", 1: "healthy"}
+    assert health.assess({0: None, 1: 1.0}) == {0: "healthy", 1: "healthy"}
+    assert health.assess({0: None, 1: 1.0}) == {0: "dead", 1: "healthy"}
     health.forget(0)
-    assert health.judge({0: None, 1: 1.0})[0] == "healthy"
+    assert health.assess({0: None, 1: 1.0})[0] == "healthy"
 
 
 def test_an_answer_between_two_silences_clears_an_engine() -> None:
     health = EngineHealth()
-    assert [health.judge({0: answer})[0] for answer in (None, 1.0, None)] == ["healthy"] * 3
+    assert [health.assess({0: answer})[0] for answer in (None, 1.0, None)] == ["healthy"] * 3
 
 
 def test_engine_is_slow_after_two_late_answers_until_one_in_time() -> None:
     health = EngineHealth()
     rounds = [{0: seconds, 1: 1.0, 2: 2.0} for seconds in (20.0, 20.0, 20.0, 3.0)]
-    assert [health.judge(each)[0] for each in rounds] == ["healthy", "slow", "slow", "healthy"]
+    assert [health.assess(each)[0] for each in rounds] == ["healthy", "slow", "slow", "healthy"]
 
 
 @pytest.mark.parametrize("times", [{0: 20.0}, {0: 4.9, 1: 0.1}, {0: 20.0, 1: 19.0}])
 def test_engine_is_not_slow_alone_or_below_five_seconds_or_like_the_others(times: dict[int, float]) -> None:
     health = EngineHealth()
-    assert [set(health.judge(times).values()) for _ in range(3)] == [{"healthy"}] * 3
+    assert [set(health.assess(times).values()) for _ in range(3)] == [{"healthy"}] * 3
 
 
 def test_at_most_half_of_the_engines_are_slow() -> None:
     health = EngineHealth()
     times = {0: 1.0, 1: 1.0, 2: 1.0, 3: 50.0, 4: 60.0}
-    assert [list(health.judge(times).values()).count("slow") for _ in range(2)] == [0, 2]
+    assert [list(health.assess(times).values()).count("slow") for _ in range(2)] == [0, 2]
 
 
 class Server:

@@ -26,7 +26,7 @@ class EngineHealth:
         self._unanswered: Counter[int] = Counter()  # probes in a row without an answer
         self._late: Counter[int] = Counter()  # answers in a row that were late
 
-    def judge(self, answers: Mapping[int, float | None]) -> dict[int, Health]:
+    def assess(self, answers: Mapping[int, float | None]) -> dict[int, Health]:
         """The health of the engines probed; `answers`: seconds until a token, None where there was none."""
         found: dict[int, Health] = {}
         times = {number: seconds for number, seconds in answers.items() if seconds is not None}

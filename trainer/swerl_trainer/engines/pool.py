@@ -128,7 +128,7 @@ class EnginePool:
             slots = [slot for slot in self._slots if not self._in_repair(slot)]
             answers = await asyncio.gather(*(self._probe(slot) for slot in slots))
             probed = {slot.number: answer for slot, answer in zip(slots, answers, strict=True) if answer != UNKNOWN}
-            for number, health in self._health.judge(probed).items():
+            for number, health in self._health.assess(probed).items():
                 if health == "dead" and not self._in_repair(self._slots[number]):
                     self._repair(self._slots[number], tasks, f"generates nothing in {self._probe_seconds:g} s")
                 else:

@@ -110,7 +110,7 @@ class StaticEnginePool:
         began = time.monotonic()
         generated = await slot.client.generates(self._probe_seconds)
         self._probed[slot.number] = ended = time.monotonic()
-        health = self._health.judge({slot.number: ended - began if generated else None})
+        health = self._health.assess({slot.number: ended - began if generated else None})
         return f"generates nothing in {self._probe_seconds:g} s" if health[slot.number] == "dead" else None
 
     async def _start(self, slot: EngineSlot) -> None:

@@ -61,10 +61,10 @@ def test_test_that_the_witness_saw_too_is_resolved() -> None:
     ],
 )
 def test_unobserved_test_is_named_and_not_resolved(contents: list[list[object]], named: str) -> None:
-    judged = verdict(*contents)
-    assert judged.status == "unresolved"
-    assert named in judged.detail
-    assert judged.report["tampering"]
+    found = verdict(*contents)
+    assert found.status == "unresolved"
+    assert named in found.detail
+    assert found.report["tampering"]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_unobserved_test_is_named_and_not_resolved(contents: list[list[object]],
 def test_test_of_a_session_without_a_key_is_no_tampering(status: str | None, named: str, tampering: bool) -> None:
     others: list[list[object]] = [["result", B, status]] if status else []
     contents = signed(HELLO, ["result", A, "PASSED"], *others, END)
-    judged = verdict_of(task(eval_script="make test\n"), reported(contents, PASSING), 0)
-    assert judged.status == "unresolved" and named in judged.detail
-    assert bool(judged.report.get("tampering")) == tampering
+    found = verdict_of(task(eval_script="make test\n"), reported(contents, PASSING), 0)
+    assert found.status == "unresolved" and named in found.detail
+    assert bool(found.report.get("tampering")) == tampering
 
 
 def test_unsigned_lines_are_named() -> None:
@@ -92,16 +92,16 @@ def test_lines_that_were_taken_out_are_named() -> None:
 
 
 def test_session_that_the_time_limit_ended_is_a_timeout() -> None:
-    judged = verdict(*SEEN[:-1], exit_code=124)
-    assert (judged.status, "tampering" in judged.report) == ("timeout", True)
+    found = verdict(*SEEN[:-1], exit_code=124)
+    assert (found.status, "tampering" in found.report) == ("timeout", True)
 
 
 @pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
 def test_truncated_log_alone_resolves_nothing(lines: bytes) -> None:
     with_large_log = replace(reported(b"", lines), total_bytes=40 << 20)
-    judged = verdict_of(task(eval_script="bin/test"), with_large_log, 0)
-    assert judged.status == "unresolved"
-    assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
+    found = verdict_of(task(eval_script="bin/test"), with_large_log, 0)
+    assert found.status == "unresolved"
+    assert "too long" in found.detail and found.report["log_bytes_left_out"] == 8 << 20
 
 
 def test_log_without_its_middle_counts_if_the_witness_saw_every_test() -> None:
@@ -110,9 +110,9 @@ def test_log_without_its_middle_counts_if_the_witness_saw_every_test() -> None:
 
 
 def test_runner_without_witness_resolves_by_its_log_and_the_verdict_reports_it() -> None:
-    judged = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
-    assert (judged.resolved, judged.report["witnessed"]) == (True, False)
-    assert judged.detail.endswith("by the log alone")
+    found = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
+    assert (found.resolved, found.report["witnessed"]) == (True, False)
+    assert found.detail.endswith("by the log alone")
     verdict = verdict_of(task(eval_script="bin/test"), reported(signed(*SEEN), PASSING), 0)
     assert (verdict.report["witnessed"], verdict.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
 
@@ -151,8 +151,8 @@ def test_test_name_after_other_output_is_recognised() -> None:
 )
 def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[object]], named: str) -> None:
     lines = log("test_a (m.C) ... ok", "test_b (m.C)", "What a docstring says. ... ok")
-    judged = verdict_of(
+    found = verdict_of(
         task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(signed(*contents), lines), 0
     )
-    assert judged.resolved is not bool(named)
-    assert named in judged.detail
+    assert found.resolved is not bool(named)
+    assert named in found.detail
