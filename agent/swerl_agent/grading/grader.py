@@ -250,7 +250,7 @@ class Grader:
         cut_short = all(isinstance(error, NoReport) for error in failures)
         detail = f"every try was cut short: {failures[-1]}" if cut_short else str(failures[-1])
         raise GradingIncomplete(
-            Verdict("unresolved" if cut_short else "infra_error", {"attempts": len(failures)}, detail=detail)
+            Verdict("unresolved" if cut_short else "infra_error", {"tries": len(failures)}, detail=detail)
         )
 
     async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:

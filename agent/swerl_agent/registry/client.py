@@ -112,15 +112,15 @@ class RegistryClient:
     async def _ask(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
         """The first conclusive answer; raises RegistryUnavailable after the last try."""
         failure = ""
-        for attempt in range(self._limits.retries + 1):
+        for tried in range(self._limits.retries + 1):
             limiter = self._rate_limiters.setdefault(url.authority, RateLimiter(self._limits.per_minute))
             await limiter.acquire()
-            pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2**tried, LONGEST_PAUSE)
             try:
                 answer = await self._once(method, url, headers)
             except (aiohttp.ClientError, TimeoutError) as error:
                 failure = f"{url.authority} cannot be reached: {str(error) or type(error).__name__}"
-                await asyncio.sleep(pause if attempt < self._limits.retries else 0)
+                await asyncio.sleep(pause if tried < self._limits.retries else 0)
                 continue
             except EndpointError as error:
                 raise RegistryUnavailable(str(error)) from error

@@ -91,7 +91,7 @@ sw_kill_group() { # kill the process group of the loaded record in one call: a f
 } 2>/dev/null
 
 sw_kill() { # terminate the processes of command $1, then kill them
-  for sw_attempt in 1 2 3 4 5 6 7 8; do
+  for sw_try in 1 2 3 4 5 6 7 8; do
     sw_load_record "$1"
     [ -n "$sw_pid$sw_rc" ] && break
     sw_pause 0.25
@@ -108,7 +108,7 @@ sw_kill() { # terminate the processes of command $1, then kill them
   trap sw_kill_group EXIT # also if no process can be created for the pauses below
   sw_find_processes "$sw_pid"
   kill -TERM $sw_processes
-  for sw_attempt in 1 2 3 4 5; do
+  for sw_try in 1 2 3 4 5; do
     sw_pause 0.2
     sw_alive "$sw_pid" || break
   done

@@ -94,7 +94,7 @@ class PodConnector:
                 self.pod,
                 command,
                 container=self._container,
-                attempts=1,  # the caller checks the Pod before each further attempt
+                tries=1,  # the caller checks the Pod before each further try
                 tty=tty,
             )
         except (HandshakeError, NotFound, Unreachable) as error:

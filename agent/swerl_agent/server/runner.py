@@ -44,7 +44,7 @@ class RequestRunner(Protocol):
 
 
 class ModelRunner:
-    """Attempts of the model that serves at the request's engine.
+    """Episodes of the model that serves at the request's engine.
 
     `folder` is the tokenizer's: an engine that says that it serves another kind of model is refused.
     """

@@ -75,7 +75,7 @@ async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
 
 async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Task, logs: LogReader) -> None:
     async def execute(task: Task, patch: str, run: AlteredRun) -> Outcome:
-        raise GradingIncomplete(Verdict("unresolved", {"attempts": 3}, detail="every try was cut short: killed"))
+        raise GradingIncomplete(Verdict("unresolved", {"tries": 3}, detail="every try was cut short: killed"))
 
     with pytest.raises(GradingIncomplete) as raised:
         await confirmed(task, logs, execute)
