@@ -105,7 +105,7 @@ class EpisodeIndex:
                 folders.append(folder)
                 if self._settled.get(folder.path) != folder.episodes:
                     read += self._update(database, folder)
-            self._forget(database, folders)
+            self._remove(database, folders)
         self.running = self._live.rows(folders)
         self.scans += 1
         return read
@@ -132,7 +132,7 @@ class EpisodeIndex:
             if meta := read_object(self.root / folder.path / name / "meta.json"):
                 yield episode_row(folder, name, meta)
 
-    def _forget(self, database: sqlite3.Connection, folders: Sequence[EpisodesFolder]) -> None:
+    def _remove(self, database: sqlite3.Connection, folders: Sequence[EpisodesFolder]) -> None:
         """Remove runs and episodes whose folder is gone, or belongs to another run now."""
         present = {folder.path: folder.run for folder in folders}
         removed_paths = [

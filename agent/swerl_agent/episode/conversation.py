@@ -70,8 +70,8 @@ class SampledConversation:
         self, engine: Engine, tokenizer: Tokenizer, spec: AgentSpec, opening: Opening, request: EpisodeRequest
     ) -> None:
         self._engine, self._tokenizer, self._spec, self._request = engine, tokenizer, spec, request
-        share = sampling_fields(spec).share
-        self._sampling: dict[str, Any] = {"share": share} if share else {}
+        truncation = sampling_fields(spec).truncation
+        self._sampling: dict[str, Any] = {"truncation": truncation} if truncation else {}
         self._transcript = Transcript(tokenizer, opening, spec)
         self.segments = self._transcript.segments
 

@@ -95,12 +95,12 @@ class Engine(Protocol):
         stop_token_ids: Sequence[int],
         routing_key: str,
         seed: int | None = None,
-        share: Mapping[str, float] | None = None,
+        truncation: Mapping[str, float] | None = None,
     ) -> Generation:
         """Sample until a stop token or `max_new_tokens`; raises EngineError.
 
         `seed` makes servers that infer deterministically sample the same again; None is another one each time.
-        `share` (top_p, top_k, min_p) replaces the engine's own limits on unlikely tokens.
+        `truncation` (top_p, top_k, min_p) replaces the engine's own limits on unlikely tokens.
         """
         ...
 
@@ -143,7 +143,7 @@ class SGLangEngine:
         stop_token_ids: Sequence[int],
         routing_key: str,
         seed: int | None = None,
-        share: Mapping[str, float] | None = None,
+        truncation: Mapping[str, float] | None = None,
     ) -> Generation:
         """See Engine."""
         whole = Generation([], [], "length")
@@ -152,7 +152,7 @@ class SGLangEngine:
                 "max_new_tokens": max_new_tokens - len(whole.output_ids),
                 "temperature": temperature,
                 **self._share,
-                **(share or {}),
+                **(truncation or {}),
                 "stop_token_ids": list(stop_token_ids),
                 "sampling_seed": random.getrandbits(SEED_BITS) if seed is None else seed,
                 "skip_special_tokens": False,

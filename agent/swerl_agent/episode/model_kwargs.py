@@ -40,7 +40,7 @@ class SamplingFields(BaseModel):
     reasoning_effort: str | None = None
 
     @property
-    def share(self) -> dict[str, float]:
+    def truncation(self) -> dict[str, float]:
         """Which unlikely tokens are left out, in place of the engine's own settings; what leaves out none is absent."""
         sampling = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
         return {name: value for name, value in sampling.items() if value is not None and value not in NEUTRAL[name]}

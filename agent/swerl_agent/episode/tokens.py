@@ -121,18 +121,18 @@ class HFTokenizer:
 
         Answers may have `tool_calls` as chat templates read them, with arguments as an object.
         """
-        hidden: list[str] = []
+        replaced: list[str] = []
         shown = [
-            self._hide_all({**message, "content": ""}, hidden)
-            | {"content": self._hide(message["role"], message["content"], hidden)}
+            self._marked_all({**message, "content": ""}, replaced)
+            | {"content": self._marked(message["role"], message["content"], replaced)}
             for message in messages
         ]
-        return self._revealed(self._render(shown), hidden)
+        return self._encode_marked(self._render(shown), replaced)
 
     def encode_answer(self, text: str) -> list[int]:
         """Ids of an answer's text; tokens such as <think> that a model itself writes are tokens, others stay text."""
-        hidden: list[str] = []
-        return self._revealed(self._hide("assistant", text, hidden), hidden)
+        replaced: list[str] = []
+        return self._encode_marked(self._marked("assistant", text, replaced), replaced)
 
     def header(self) -> str:
         """What the template writes before an answer."""
@@ -165,30 +165,32 @@ class HFTokenizer:
         self.stop_token_ids: tuple[int, ...] = tuple(dict.fromkeys(ends))
         self._verify("tool" if tools else "user")
 
-    def _hide_all(self, value: Any, hidden: list[str]) -> Any:
+    def _marked_all(self, value: Any, replaced: list[str]) -> Any:
         """The same of every text in `value`, as text that was not written by the model."""
         if isinstance(value, str):
-            return self._hide("tool", value, hidden)
+            return self._marked("tool", value, replaced)
         if isinstance(value, Mapping):
-            return {self._hide("tool", key, hidden): self._hide_all(part, hidden) for key, part in value.items()}
-        return [self._hide_all(part, hidden) for part in value] if isinstance(value, list) else value
+            return {
+                self._marked("tool", key, replaced): self._marked_all(part, replaced) for key, part in value.items()
+            }
+        return [self._marked_all(part, replaced) for part in value] if isinstance(value, list) else value
 
-    def _hide(self, role: str, content: str, hidden: list[str]) -> str:
-        """The content with marks for what must not become a control token; `hidden` gets what they stand for."""
+    def _marked(self, role: str, content: str, replaced: list[str]) -> str:
+        """The content with marks for what must not become a control token; `replaced` gets what they stand for."""
 
         def mark(match: re.Match[str]) -> str:
             if role == "assistant" and match.group() in self._written:
                 return match.group()
-            hidden.append(match.group())
-            return _MARK.format(len(hidden) - 1)
+            replaced.append(match.group())
+            return _MARK.format(len(replaced) - 1)
 
         return self._risky.sub(mark, content)
 
-    def _revealed(self, text: str, hidden: Sequence[str]) -> list[int]:
+    def _encode_marked(self, text: str, replaced: Sequence[str]) -> list[int]:
         """Ids of text with marks."""
         pieces = _MARKED.split(text)
         return self._encode(
-            [_Text(hidden[int(piece)], False) if i % 2 else _Text(piece, True) for i, piece in enumerate(pieces)]
+            [_Text(replaced[int(piece)], False) if i % 2 else _Text(piece, True) for i, piece in enumerate(pieces)]
         )
 
     def _render(self, messages: Messages) -> str:

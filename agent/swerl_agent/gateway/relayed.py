@@ -66,7 +66,7 @@ class RelayedRecording(Recording):
                 temperature=self._temperature if request.temperature is None else request.temperature,
                 routing_key=self._routing_key,
                 **{field: body[field] for field in FIELDS if body.get(field) is not None},
-                **request.share,
+                **request.truncation,
             )
         except ContextFull as full:
             raise self._full(f"The conversation {full}") from full

@@ -61,7 +61,7 @@ class SampledRecording(Recording):
     async def _sample(self, request: ChatRequest, context: Context, room: int) -> Body:
         tokenizer = self._tree.tokenizer(request)
         limits = [limit for limit in (room, self._spec.max_tokens_per_turn, request.wanted_tokens) if limit]
-        sampling: dict[str, Any] = {"seed": request.seed, "share": request.share}
+        sampling: dict[str, Any] = {"seed": request.seed, "truncation": request.truncation}
         generation = await self._engine.generate(
             context.ids,
             max_new_tokens=min(limits),

@@ -160,7 +160,7 @@ class Grader:
             running = self._running.get(key)
         if running is None:
             running = self._running[key] = asyncio.create_task(self._grade(task, patch, files, key, cache))
-            running.add_done_callback(lambda done: self._forget(key, done))
+            running.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(running)
 
     def _examined(self, task: Task, patch: str) -> tuple[str | None, dict[str, bytes]]:
@@ -170,7 +170,7 @@ class Grader:
             blocked = blocked or runner_query(patch, task.ground_truth, task.repo)
         return blocked, {} if blocked else self._payload(task, patch)
 
-    def _forget(self, key: str, done: asyncio.Task[Verdict]) -> None:
+    def _finished(self, key: str, done: asyncio.Task[Verdict]) -> None:
         self._running.pop(key, None)
         if not done.cancelled():
             done.exception()  # every waiter may have gone away

@@ -49,7 +49,7 @@ class Scene:
 
 
 @dataclass
-class World:
+class Effects:
     """What the author's objects caused."""
 
     accepted: Counter[str] = field(default_factory=Counter)
@@ -102,18 +102,18 @@ def others(namespace: str, *, own: bool) -> Json:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-async def play(scene: Scene) -> World:
+async def play(scene: Scene) -> Effects:
     """The author's objects, until the honest ones, which come last, have their Pods."""
-    world = World()
+    effects = Effects()
     async with AsyncExitStack() as stack:
         admin, author = [
             await stack.enter_async_context(KubeClient.from_environment(path)) for path in (scene.admins, scene.authors)
         ]
-        world.before = await snapshot(admin, scene.release, scene.places)
-        world.others = await admin.list("v1", "pods", scene.author)
-        watches = [await record(admin, scene.author, world, plural) for plural in NAMESPACED]
+        effects.before = await snapshot(admin, scene.release, scene.places)
+        effects.others = await admin.list("v1", "pods", scene.author)
+        watches = [await record(admin, scene.author, effects, plural) for plural in NAMESPACED]
         user = User(admin, scene.author)
-        names = {kind: await submit(author, scene, world, kind) for kind in KINDS}
+        names = {kind: await submit(author, scene, effects, kind) for kind in KINDS}
         for kind in KINDS:
             await user.until(partial(unanswered, user, kind, names[kind]), lambda left: not left, SECONDS)
         for name, kind, spec in honest():
@@ -124,19 +124,19 @@ async def play(scene: Scene) -> World:
             "rayclusters/h-engines-engines",
             "pods/swesb-h-box-0",
         }
-        await user.until(partial(missing, world, expected), lambda left: not left, SECONDS)
+        await user.until(partial(missing, effects, expected), lambda left: not left, SECONDS)
         await user.phase("h-box", "Ready", SECONDS)
         for kind in (SWEEVAL, SWERLJOB):
             answer = await user.until(
                 partial(admin.get, API_VERSION, kind.plural, scene.author, "taken"), conditions, SECONDS
             )
-            world.foreign[kind.kind] = conditions(answer)
-        world.after = await snapshot(admin, scene.release, scene.places)
+            effects.foreign[kind.kind] = conditions(answer)
+        effects.after = await snapshot(admin, scene.release, scene.places)
         for watch in watches:
             assert not watch.done(), "a watch has ended"
             watch.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
-    return world
+    return effects
 
 
 def honest() -> Iterator[tuple[str, Kind, Json]]:
@@ -151,13 +151,13 @@ def conditions(body: Json) -> str:
     return str(body.get("status", {}).get("conditions", ""))
 
 
-async def missing(world: World, expected: set[str]) -> set[str]:
-    return expected - {f"{plural}/{body['metadata']['name']}" for plural in world.made for body in world.of(plural)}
+async def missing(effects: Effects, expected: set[str]) -> set[str]:
+    return expected - {f"{plural}/{body['metadata']['name']}" for plural in effects.made for body in effects.of(plural)}
 
 
-async def record(admin: KubeClient, namespace: str, world: World, plural: str) -> asyncio.Task[None]:
+async def record(admin: KubeClient, namespace: str, effects: Effects, plural: str) -> asyncio.Task[None]:
     """Notes the first version of each object made from now on."""
-    path, made = resource_path(NAMESPACED[plural], plural, namespace), world.made.setdefault(plural, {})
+    path, made = resource_path(NAMESPACED[plural], plural, namespace), effects.made.setdefault(plural, {})
     version = int((await admin.request("GET", path))["metadata"]["resourceVersion"])
     old = {body["metadata"]["uid"] for body in await admin.list(NAMESPACED[plural], plural, namespace)}
 
@@ -169,7 +169,7 @@ async def record(admin: KubeClient, namespace: str, world: World, plural: str) -
     return asyncio.create_task(follow())
 
 
-async def submit(author: KubeClient, scene: Scene, world: World, kind: Kind) -> set[str]:
+async def submit(author: KubeClient, scene: Scene, effects: Effects, kind: Kind) -> set[str]:
     """Names of those that the API server took."""
     turns, names = asyncio.Semaphore(PARALLEL), set[str]()
 
@@ -179,10 +179,10 @@ async def submit(author: KubeClient, scene: Scene, world: World, kind: Kind) -> 
                 made = await author.create(kind.plural, body, namespace=scene.author)
             except ApiError as error:
                 assert 400 <= error.status < 500, error
-                world.refused[kind.kind] += 1
+                effects.refused[kind.kind] += 1
                 return
         assert "status" not in made
-        world.accepted[kind.kind] += 1
+        effects.accepted[kind.kind] += 1
         names.add(body["metadata"]["name"])
 
     await asyncio.gather(*map(create, reaching_objects(kind, NUMBERS[kind], scene.reach)))

@@ -18,7 +18,7 @@ from swerl_kube import ApiError, Forbidden, KubeClient
 
 from tests.control_plane.operator_process import Operator
 
-from .author_world import NUMBERS, SECONDS, SHARED_POLICIES, Scene, World, others, play
+from .author_world import NUMBERS, SECONDS, SHARED_POLICIES, Effects, Scene, others, play
 from .conftest import Kubectl, account_kubeconfig
 from .pod_rights import excess_rights
 from .reaching import HONEST, declare
@@ -62,56 +62,56 @@ def operator(kubectl: Kubectl, scene: Scene, tmp_path_factory: Any) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def world(scene: Scene, operator: Operator) -> World:
+def effects(scene: Scene, operator: Operator) -> Effects:
     return asyncio.run(asyncio.wait_for(play(scene), 3 * SECONDS))
 
 
-def test_fair_share_is_accepted_and_reconciled(world: World) -> None:
+def test_fair_share_is_accepted_and_reconciled(effects: Effects) -> None:
     for kind, number in NUMBERS.items():
-        accepted, refused = world.accepted[kind.kind], world.refused[kind.kind]
+        accepted, refused = effects.accepted[kind.kind], effects.refused[kind.kind]
         print(f"{kind.kind}: {refused} refused, {accepted} answered by a condition")
         assert min(accepted, refused) > number / 10, f"no fair share: {refused} refused, {accepted} accepted"
-    made = {plural: len(found) for plural, found in world.made.items()}
-    roles = Counter(pod["metadata"]["labels"]["swerl.dev/role"] for pod in world.of("pods"))
+    made = {plural: len(found) for plural, found in effects.made.items()}
+    roles = Counter(pod["metadata"]["labels"]["swerl.dev/role"] for pod in effects.of("pods"))
     print(made, roles)
     assert min(made["rayclusters"], made["rolebindings"], made["networkpolicies"]) > 5 and made["jobs"] > 1
     assert min(roles[role] for role in ("sandbox", "pull", "preflight", "driver")) > 2
 
 
-def test_nothing_of_others_is_changed(world: World, scene: Scene) -> None:
-    changed = {name for name, content in world.before.items() if world.after.get(name) != content}
-    new = {name for name in world.after.keys() - world.before.keys() if not name.startswith(f"{scene.author}/")}
+def test_nothing_of_others_is_changed(effects: Effects, scene: Scene) -> None:
+    changed = {name for name, content in effects.before.items() if effects.after.get(name) != content}
+    new = {name for name in effects.after.keys() - effects.before.keys() if not name.startswith(f"{scene.author}/")}
     assert changed | new <= {f"{scene.operator}/secrets/{scene.reach.secret}"}  # which the operator fills once
 
 
-def test_all_that_was_made_belongs_to_an_object_of_the_author(world: World) -> None:
+def test_all_that_was_made_belongs_to_an_object_of_the_author(effects: Effects) -> None:
     authors = {kind.plural for kind in KINDS}
     foreign = [
         f"{plural}/{body['metadata']['name']}"
-        for plural in world.made.keys() - authors
-        for body in world.of(plural)
-        if not world.root(body)
+        for plural in effects.made.keys() - authors
+        for body in effects.of(plural)
+        if not effects.root(body)
     ]
     assert set(foreign) <= {f"networkpolicies/{name}" for name in SHARED_POLICIES}
 
 
-def test_objects_of_others_with_the_right_names_are_not_used(world: World) -> None:
-    assert all("ForeignObject" in found for found in world.foreign.values()), world.foreign
+def test_objects_of_others_with_the_right_names_are_not_used(effects: Effects) -> None:
+    assert all("ForeignObject" in found for found in effects.foreign.values()), effects.foreign
 
 
-def templates(world: World) -> Iterator[tuple[Json, Json]]:
+def templates(effects: Effects) -> Iterator[tuple[Json, Json]]:
     """Each Pod and Pod template that was made, and the object that holds it."""
-    yield from ((pod, pod) for pod in world.of("pods"))
-    yield from ((job, job["spec"]["template"]) for job in world.of("jobs"))
-    for cluster in world.of("rayclusters"):
+    yield from ((pod, pod) for pod in effects.of("pods"))
+    yield from ((job, job["spec"]["template"]) for job in effects.of("jobs"))
+    for cluster in effects.of("rayclusters"):
         groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
         yield from ((cluster, group["template"]) for group in groups)
 
 
-def test_no_pod_has_rights_on_its_node(world: World) -> None:
+def test_no_pod_has_rights_on_its_node(effects: Effects) -> None:
     excess = {
         f"{body['kind']}/{body['metadata']['name']}": found
-        for body, pod in templates(world)
+        for body, pod in templates(effects)
         if (found := excess_rights(pod["spec"], role(pod), pod["metadata"].get("annotations")))
     }
     assert excess == {}
@@ -121,30 +121,30 @@ def role(pod: Json) -> str:
     return str(pod["metadata"]["labels"]["swerl.dev/role"])
 
 
-def test_pods_have_the_account_that_was_made_for_their_owner(world: World, scene: Scene) -> None:
-    accounts = {body["metadata"]["name"]: world.root(body) for body in world.of("serviceaccounts")}
-    for body, pod in templates(world):
+def test_pods_have_the_account_that_was_made_for_their_owner(effects: Effects, scene: Scene) -> None:
+    accounts = {body["metadata"]["name"]: effects.root(body) for body in effects.of("serviceaccounts")}
+    for body, pod in templates(effects):
         account = pod["spec"].get("serviceAccountName", "default")
-        assert account == "default" or accounts[account] == world.root(body)
-    assert world.of("roles") == []
-    for binding in world.of("rolebindings"):
+        assert account == "default" or accounts[account] == effects.root(body)
+    assert effects.of("roles") == []
+    for binding in effects.of("rolebindings"):
         name = binding["metadata"]["name"]
         assert binding["roleRef"]["kind"] == "ClusterRole" and binding["roleRef"]["name"] == f"{scene.release}-driver"
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": scene.author}]
-        assert accounts[name] == world.root(binding)
+        assert accounts[name] == effects.root(binding)
 
 
-def test_network_policies_choose_and_admit_pods_of_their_owner(world: World, scene: Scene) -> None:
-    pods = [*world.of("pods"), *world.others]
-    for policy in world.of("networkpolicies"):
+def test_network_policies_choose_and_admit_pods_of_their_owner(effects: Effects, scene: Scene) -> None:
+    pods = [*effects.of("pods"), *effects.others]
+    for policy in effects.of("networkpolicies"):
         spec = policy["spec"]
         peers = [peer for rule in spec.get("ingress", []) for peer in rule["from"]]
         namespaces = [peer.pop("namespaceSelector")["matchLabels"] for peer in peers if "namespaceSelector" in peer]
         assert all(labels == {"kubernetes.io/metadata.name": scene.operator} for labels in namespaces)
         selectors = [spec["podSelector"], *(peer["podSelector"] for peer in peers)]
-        owners = {world.root(pod) for pod in pods if any(selects(one, pod) for one in selectors)}
+        owners = {effects.root(pod) for pod in pods if any(selects(one, pod) for one in selectors)}
         if peers or spec.get("egress"):
-            assert owners <= {world.root(policy)} or policy["metadata"]["name"] in SHARED_POLICIES
+            assert owners <= {effects.root(policy)} or policy["metadata"]["name"] in SHARED_POLICIES
         assert "" not in owners, f"{policy['metadata']['name']} selects Pods of others"
 
 
@@ -157,19 +157,19 @@ def selects(selector: Json, pod: Json) -> bool:
     )
 
 
-def test_services_and_clusters_have_no_address_outside(world: World) -> None:
-    assert world.of("services")
-    for service in world.of("services"):
+def test_services_and_clusters_have_no_address_outside(effects: Effects) -> None:
+    assert effects.of("services")
+    for service in effects.of("services"):
         assert service["spec"]["type"] == "ClusterIP" and "externalIPs" not in service["spec"]
         assert "ray.io/cluster" in service["spec"]["selector"]
-    for cluster in world.of("rayclusters"):
+    for cluster in effects.of("rayclusters"):
         head = cluster["spec"]["headGroupSpec"]
         assert not (
             cluster["spec"].get("enableInTreeAutoscaling") or head.get("enableIngress") or "headService" in head
         )
 
 
-def test_operator_lives_on(world: World, operator: Operator) -> None:
+def test_operator_lives_on(effects: Effects, operator: Operator) -> None:
     assert operator.alive and operator.health("livez") == "ok\n", operator.log.read_text()[-4000:]
     failures = [line for line in operator.log.read_text().splitlines() if "Traceback" in line]
     assert failures == [], failures[0][-4000:]

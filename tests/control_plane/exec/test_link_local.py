@@ -38,7 +38,7 @@ class NeighbourPod:
     address: str
 
     def close(self) -> None:
-        """As a policy engine does that has not forgotten IPv6."""
+        """As a policy engine does that covers IPv6 too."""
         pod_network.inside(self.namespace, "nft", CLOSED + DROP)
 
 

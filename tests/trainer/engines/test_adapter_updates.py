@@ -79,7 +79,7 @@ async def test_running_request_continues_with_the_new_adapter(
                 temperature=1.0,
                 stop_token_ids=[],
                 routing_key="episode",
-                share={"ignore_eos": True},  # a random model ends early
+                truncation={"ignore_eos": True},  # a random model ends early
             )
 
         try:

@@ -27,7 +27,7 @@ def test_engine_is_dead_after_two_probes_without_a_token() -> None:
     health = EngineHealth()
     assert health.assess({0: None, 1: 1.0}) == {0: "healthy", 1: "healthy"}
     assert health.assess({0: None, 1: 1.0}) == {0: "dead", 1: "healthy"}
-    health.forget(0)
+    health.remove(0)
     assert health.assess({0: None, 1: 1.0})[0] == "healthy"
 
 

@@ -40,7 +40,7 @@ class EngineHealth:
             found[number] = "slow"
         return found
 
-    def forget(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         """Start again for an engine that was replaced."""
         del self._unanswered[number], self._late[number]
 

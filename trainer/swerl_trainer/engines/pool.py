@@ -213,7 +213,7 @@ class EnginePool:
         return [slot.client for slot in self._slots if slot.client is not None]
 
     async def _replace(self, slot: EngineSlot) -> None:
-        self._health.forget(slot.number)
+        self._health.remove(slot.number)
         self.slow.discard(slot.number)
         if slot.client is not None:
             await self._retire(slot.client)

@@ -115,7 +115,7 @@ class StaticEnginePool:
 
     async def _start(self, slot: EngineSlot) -> None:
         """Start another engine, which gets requests from then on."""
-        self._health.forget(slot.number)
+        self._health.remove(slot.number)
         await slot.start(self._http, ranks=1)
         assert slot.client is not None
         try:

@@ -40,15 +40,15 @@ def spec(**fields: Any) -> AgentSpec:
 class Noting(Script):
     """Notes what its requests leave out."""
 
-    share: Any = "not asked"
+    truncation: Any = "not asked"
 
-    async def generate(self, *ids: Any, share: Any = None, **how: Any) -> Any:
-        self.share = share
+    async def generate(self, *ids: Any, truncation: Any = None, **how: Any) -> Any:
+        self.truncation = truncation
         return await super().generate(*ids, **how)
 
 
 @pytest.mark.parametrize(
-    ("fields", "share"),
+    ("fields", "truncation"),
     [
         ({}, None),
         ({"top_p": 0.9, "min_p": 0}, {"top_p": 0.9}),
@@ -57,12 +57,12 @@ class Noting(Script):
     ],
 )
 async def test_engine_leaves_out_the_tokens_that_the_fields_say(
-    tokenizer: HFTokenizer, fields: dict[str, Any], share: Any
+    tokenizer: HFTokenizer, fields: dict[str, Any], truncation: Any
 ) -> None:
     engine = Noting(tokenizer, ["an answer"])
     conversation = SampledConversation(engine, tokenizer, spec(**fields), list(OPENING), REQUEST)
     await conversation.answer()
-    assert engine.share == share
+    assert engine.truncation == truncation
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ async def test_fields_of_another_agent_or_at_fault_are_refused_at_its_start(toke
 
 
 def test_fields_are_those_of_the_gateway() -> None:
-    assert SamplingFields(top_k=5).share == {"top_k": 5}
+    assert SamplingFields(top_k=5).truncation == {"top_k": 5}

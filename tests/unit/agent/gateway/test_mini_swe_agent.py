@@ -112,7 +112,7 @@ async def test_episode_is_one_training_sequence(attempt: Episodes, plain: HFToke
         await attempt(plain, *(f"<think>hm</think>{block(text)}" for text in texts)),
         await attempt(with_tools, *map(call, texts), protocol=TOOLS),
         await attempt(with_tools, call(*texts[:3]), *map(call, SUBMIT), protocol=TOOLS),
-        await attempt(plain, block("ls"), "no command", *map(block, [FIX, *SUBMIT])),  # the last is forgotten
+        await attempt(plain, block("ls"), "no command", *map(block, [FIX, *SUBMIT])),  # the last is dropped
     ]
     assert [episode.exit_status for episode in episodes] == ["submitted"] * 5
     counts = [agent_metrics(episode)["sequences"] for episode in episodes]

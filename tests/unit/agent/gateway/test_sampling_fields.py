@@ -30,11 +30,13 @@ class RecordingScript(Script):
 
     async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
         self.sampling.append(sampling)
-        return await super().generate(input_ids, **{k: v for k, v in sampling.items() if k not in ("seed", "share")})
+        return await super().generate(
+            input_ids, **{k: v for k, v in sampling.items() if k not in ("seed", "truncation")}
+        )
 
 
 @pytest.mark.parametrize(
-    ("fields", "seed", "share"),
+    ("fields", "seed", "truncation"),
     [
         (NEUTRAL, None, None),
         ({"top_k": 0}, None, None),
@@ -44,13 +46,13 @@ class RecordingScript(Script):
 )
 @pytest.mark.parametrize("nested", [False, True])
 async def test_request_parameters_reach_the_engine(
-    opened: Open, fields: dict[str, Any], seed: int | None, share: dict[str, float] | None, nested: bool
+    opened: Open, fields: dict[str, Any], seed: int | None, truncation: dict[str, float] | None, nested: bool
 ) -> None:
     async with opened("one", kind=RecordingScript) as episode:
         await episode.complete(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
         assert isinstance(episode.engine, RecordingScript)
         (sampling,) = episode.engine.sampling
-    assert (sampling.get("seed"), sampling.get("share")) == (seed, share)
+    assert (sampling.get("seed"), sampling.get("truncation")) == (seed, truncation)
 
 
 @pytest.mark.parametrize(

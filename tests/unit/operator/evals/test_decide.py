@@ -159,7 +159,7 @@ def test_shards_run_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
         {"driver": DriverState("unreachable"), "pods": []},
         {"driver": DriverState("unreachable", "no answer"), "unreachable_seconds": 121.0},
     ],
-    ids=["failed", "forgotten", "head gone", "deaf"],
+    ids=["failed", "never seen", "head gone", "deaf"],
 )
 def test_lost_engines_stop_the_shards_and_are_restarted(engine_spec: Spec, observed: dict[str, Any]) -> None:
     decision = step(engine_spec, started(submission="s"), engines=engines(**observed), shards=job("nightly-shards"))
