@@ -97,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"swerl: ended by SIGTERM; {kept or 'nothing is kept'}", file=sys.stderr)
         return 143
     except KeyboardInterrupt:
+        if kept:
+            print(f"swerl: interrupted; {kept}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough; nothing more may be flushed there
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

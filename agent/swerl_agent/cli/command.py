@@ -33,7 +33,7 @@ class Invocation:
 
 
 def runs(work: Callable[[Options], Awaitable[int]]) -> Callable[..., Invocation]:
-    """The callback of a click command that runs `work`, which returns the exit code."""
+    """The callback of a click command that runs `work`, which only reads and returns the exit code."""
     return _callback(work, "")
 
 

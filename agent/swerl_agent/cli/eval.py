@@ -33,7 +33,7 @@ from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard_slice
 
-from .command import Group, Options, resumes, runs
+from .command import Group, Options, keeps, resumes
 from .folders import new_folder
 from .model import CHAT, check_model_options, chosen_agent, model_name
 from .option_sets import run_samples_options
@@ -147,7 +147,7 @@ async def run_evaluation(options: Options) -> int:
 @click.argument("output", type=PATH)
 @click.argument("shards", type=PATH, nargs=-1, required=True)
 @output_format_option
-@runs
+@keeps("the shards are unchanged: run the same command again")
 async def run_merge(options: Options) -> int:
     """Merge the folders; 0."""
     first = read_settings(options.shards[0])

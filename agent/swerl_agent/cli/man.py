@@ -9,7 +9,7 @@ import click
 
 from swerl_agent import RELEASE
 
-from .command import Options, runs
+from .command import Options, keeps
 from .values import PATH
 
 EXIT_STATUS = (
@@ -23,7 +23,7 @@ EXIT_STATUS = (
 
 @click.command("man", help="Write a manual page of each command into a folder, for `man swerl-watch`.")
 @click.argument("folder", type=PATH)
-@runs
+@keeps("pages so far are kept: run the same command again")
 async def command(options: Options) -> int:
     """Write them; 0."""
     from . import root

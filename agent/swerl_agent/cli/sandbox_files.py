@@ -14,7 +14,7 @@ from swerl_agent.jobs.pods import HEADS, sandbox_row
 from swerl_agent.sandbox.copying import download, upload
 from swerl_agent.visible import visible
 
-from .command import Options, runs
+from .command import Options, keeps, runs
 from .options import cluster_options, open_client
 from .output import output_option, print_result
 
@@ -46,7 +46,7 @@ async def list_sandboxes(options: Options) -> int:
 @click.argument("target")
 @output_option
 @cluster_options
-@runs
+@keeps("a download is complete or absent; an upload may be incomplete")
 async def copy_files(options: Options) -> int:
     """0."""
     from_pod, to_pod = _split(options.source), _split(options.target)

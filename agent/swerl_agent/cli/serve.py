@@ -19,7 +19,7 @@ from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol, with_templ
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
 from swerl_agent.tasks.importing import ImportRequest
 
-from .command import Options, runs
+from .command import Options, keeps
 from .options import (
     agent_options,
     agent_spec,
@@ -69,7 +69,7 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 @sandbox_options
 @grading_options("grading-", timeout=1800)
 @cluster_options
-@runs
+@keeps("answers so far are in the folder of --results")
 async def command(options: Options) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import GoldPatchRunner, ModelRunner, serve  # needs packages that other commands do not

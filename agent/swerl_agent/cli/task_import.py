@@ -20,7 +20,7 @@ from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import RowLayout, write_entries
 
-from .command import Options, runs, together
+from .command import Options, keeps, together
 from .output import long_output_format_option, print_result
 from .task_options import eval_scripts, quarantine_option, rewrite_option, script_option, source_option
 from .values import NATURAL, PATH
@@ -58,7 +58,7 @@ row_options = together(
 @click.option("--purpose", type=click.Choice(["train", "evaluation"]), default="train", help="default train")
 @click.option("--train-on-benchmark", is_flag=True, help="allow training on SWE-bench's test sets")
 @row_options
-@runs
+@keeps("each file is complete or as it was before")
 async def import_tasks(options: Options) -> int:
     """Write the tasks and say where; 1 when malformed rows were left out."""
     sources = options.source or [DEFAULT_SOURCE]
@@ -75,7 +75,7 @@ async def import_tasks(options: Options) -> int:
 @click.option("-o", "--output", type=PATH, required=True, help="the folder to write into")
 @click.option("--name", default="verified", help="the tasks go to NAME_eval.jsonl (default verified)")
 @row_options
-@runs
+@keeps("each file is complete or as it was before")
 async def export_tasks(options: Options) -> int:
     """Write the assets and say where; 1 when malformed rows were left out."""
     entries, malformed = _gathered(options, [options.source], "evaluation", False)

@@ -10,7 +10,7 @@ from swerl_agent.audit import TrajectoryError
 from swerl_agent.trajectories.export import FORMATS, export_trajectories
 from swerl_agent.trajectories.importing import harness_verdicts, import_trajectories
 
-from .command import Options, runs
+from .command import Options, keeps
 from .output import output_format_option, print_result
 from .values import PATH
 
@@ -27,7 +27,7 @@ output_option = click.option("--output", type=PATH, required=True, metavar="FOLD
 @output_option
 @click.option("--no-tokens", is_flag=True, help="leave out token ids, log-probs and loss masks")
 @output_format_option
-@runs
+@keeps("what was written so far is kept")
 async def export_folder(options: Options) -> int:
     """Write the episodes. Exit codes: 0 all, 2 all but those named on stderr."""
     count = export_trajectories(
@@ -49,7 +49,7 @@ async def export_folder(options: Options) -> int:
 @output_option
 @click.option("--report", type=PATH, metavar="FILE", help="report of the SWE-bench harness: adds verdicts")
 @output_format_option
-@runs
+@keeps("trajectories so far are kept: run the same command again")
 async def import_files(options: Options) -> int:
     """Store the trajectories. Exit codes: 0 all, 2 all but those named on stderr."""
     verdicts = harness_verdicts(options.report) if options.report else {}

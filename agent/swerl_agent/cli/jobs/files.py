@@ -13,7 +13,7 @@ from swerl_agent.jobs import Fault, JobFile, read_job_file, submit
 from swerl_agent.jobs.validation import Validation, validate
 from swerl_agent.registry import RegistryLimits
 
-from ..command import Options, runs, together
+from ..command import Options, keeps, runs, together
 from ..images_check import registry_credentials, registry_options
 from ..options import cluster_options, open_client
 from ..output import is_json, output_option, print_result
@@ -47,7 +47,7 @@ async def validate_file(options: Options) -> int:
 @file_argument
 @click.option("--dry-run", is_flag=True, help="check only, as `swerl validate`")
 @checked_options
-@runs
+@keeps("the job may be created: `swerl list` shows it")
 async def submit_file(options: Options) -> int:
     """0 when the job was created, 1 when it has errors."""
     file = read_job_file(Path(options.file))

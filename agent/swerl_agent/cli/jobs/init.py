@@ -12,7 +12,7 @@ from swerl_api.quantity import parse_quantity
 from swerl_agent.jobs import file_faults, parse_job
 from swerl_agent.jobs.init import JobOutline, job_text
 
-from ..command import Options, runs
+from ..command import Options, keeps
 from ..values import NATURAL, PATH, POSITIVE, QUANTITY
 
 QUESTIONS = {
@@ -44,7 +44,7 @@ QUESTIONS = {
 @click.option("--prompts", type=POSITIVE, default=8, help="tasks of a step (default 8)")
 @click.option("--secret", metavar="NAME", help="Secret with HF_TOKEN")
 @click.option("--force", is_flag=True, help="overwrite FILE")
-@runs
+@keeps("a FILE that was named may be incomplete")
 async def write_job(options: Options) -> int:
     """0; 1 when no layout of these GPUs fits the model."""
     path = Path(options.file) if options.file else None

@@ -16,7 +16,7 @@ from swerl_agent.jobs.export import copy_export
 from swerl_agent.jobs.output import job_output
 from swerl_agent.jobs.plot import plot
 
-from ..command import Options, runs
+from ..command import Options, keeps, runs
 from ..episode_folder import indexed
 from ..options import cluster_options, open_client
 from ..output import output_format_option, output_option, print_progress, print_result
@@ -81,7 +81,7 @@ async def _downloaded(options: Options) -> bytes:
 @click.option("--step", type=NATURAL, metavar="N", help="training step (default: the newest export)")
 @output_format_option
 @cluster_options
-@runs
+@keeps("FOLDER is complete or absent")
 async def export_weights(options: Options) -> int:
     """0."""
     async with open_client(options) as client:

@@ -11,13 +11,14 @@ from swerl_kube import KubeClient
 
 from swerl_agent import jobs
 
-from ..command import Options, runs, together
+from ..command import Options, keeps, runs, together
 from ..options import cluster_options, open_client
 from ..output import output_option, print_progress, print_result
 from ..values import NATURAL
 
 name_argument = click.argument("name")
 job_options = together(output_option, cluster_options)
+asks = keeps("the API server may have the change: `swerl describe` shows the job")
 
 
 @click.command("list", help="List the SweRLJobs of a namespace, and why a job does not train.")
@@ -54,7 +55,7 @@ async def describe_job(options: Options) -> int:
 @click.command("suspend", help="Stop the SweRLJob NAME and free its GPUs; its checkpoints stay.")
 @name_argument
 @job_options
-@runs
+@asks
 async def suspend_job(options: Options) -> int:
     """0."""
     changed = "will be suspended; `swerl resume {name}` continues it"
@@ -64,7 +65,7 @@ async def suspend_job(options: Options) -> int:
 @click.command("resume", help="Continue the suspended SweRLJob NAME from its newest checkpoint.")
 @name_argument
 @job_options
-@runs
+@asks
 async def resume_job(options: Options) -> int:
     """0."""
     changed = "will start its next attempt; `swerl watch {name}` follows it"
@@ -74,7 +75,7 @@ async def resume_job(options: Options) -> int:
 @click.command("retry", help="Start another attempt of the failed SweRLJob NAME from its newest checkpoint.")
 @name_argument
 @job_options
-@runs
+@asks
 async def retry_job(options: Options) -> int:
     """0."""
     return await _changed(options, jobs.retry, "will start another attempt; `swerl watch {name}` follows it")
@@ -85,7 +86,7 @@ async def retry_job(options: Options) -> int:
 @click.option("--yes", "-y", is_flag=True, help="do not ask")
 @click.option("--wait", type=NATURAL, default=120, metavar="N", help="seconds to wait for its Pods (default 120)")
 @job_options
-@runs
+@keeps("the job may be deleted: `swerl list` shows those that are left")
 async def cancel_job(options: Options) -> int:
     """0 when the job and its Pods are gone, 1 when Pods are left or the answer was no."""
     name = options.name

@@ -5,9 +5,17 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
+from swerl_agent.cli import root
 
+READING = {
+    *("validate", "list", "describe", "watch", "logs", "metrics", "compare", "doctor", "completion", "view"),
+    *("tasks list", "tasks images", "images check", "images missing", "sandbox ls"),
+    *(f"trajectories {verb}" for verb in ("ls", "show", "diff", "audit")),
+}
 PROGRAM = """
 import asyncio, sys
 from swerl_agent import cli
@@ -35,4 +43,28 @@ def test_running_work_is_ended_in_order(number: signal.Signals, code: int) -> No
     program.send_signal(number)
     stdout, stderr = program.communicate(timeout=30)
     assert (stdout, program.returncode) == ("written\n", code)
-    assert stderr == ("swerl: ended by SIGTERM; the work so far is in FOLDER\n" if number == signal.SIGTERM else "")
+    ended = "ended by SIGTERM" if number == signal.SIGTERM else "interrupted"
+    assert stderr == f"swerl: {ended}; the work so far is in FOLDER\n"
+
+
+def test_every_command_that_writes_says_what_a_signal_leaves() -> None:
+    """The others only read: after a signal they say that nothing is kept."""
+    assert {name for name, command in commands(root) if not kept(command)} == READING
+
+
+def commands(command: click.Command, *words: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command without verbs, by its words."""
+    if not isinstance(command, click.Group):
+        yield " ".join(words), command
+        return
+    context = click.Context(command)
+    for verb in command.list_commands(context):
+        found = command.get_command(context, verb)
+        assert found is not None
+        yield from commands(found, *words, verb)
+
+
+def kept(command: click.Command) -> str:
+    assert command.callback is not None
+    invocation = command.callback(**dict.fromkeys(parameter.name or "" for parameter in command.params))
+    return str(invocation.kept)
