@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.tasks import TaskError, load_tasks
-from swerl_agent.tasks.unsupported_sets import UNSUPPORTED
+from swerl_agent.tasks.unsupported_sets import FAMILIES, UNSUPPORTED
 
 from .conftest import Run
 from .rows import jsonl, swe_gym
@@ -23,12 +23,19 @@ ROW = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+PUBLISHED = (
+    *("SWE-bench-Live/SWE-bench-Live", "SWE-bench-Live/MultiLang", "SWE-bench-Live/Windows"),
+    *("SWE-bench/SWE-smith-py", "SWE-bench/SWE-smith-go", "SWE-bench/SWE-smith-java", "SWE-bench/SWE-smith-rs"),
+    *("SWE-bench/SWE-bench_Multimodal", "princeton-nlp/SWE-bench_Multimodal", "ScaleAI/SWE-bench_Pro"),
+)
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, *(f"Owner/{name.upper()}" for name in sorted(UNSUPPORTED | FAMILIES))])
 def test_set_is_refused_by_name_in_one_line(tmp_path: Path, run_import: Run, name: str) -> None:
     rows = [ROW | {"instance_id": f"o__r-{n}"} for n in range(3)]
     source = jsonl(tmp_path / "rows.jsonl", *rows)
-    lines = run_import(source, "--data-source", f"Owner/{name.upper()}", code=2)
-    assert f"Owner/{name.upper()} is not supported as it is: " in lines[0] and lines[0].endswith("(and 2 more rows)")
+    lines = run_import(source, "--data-source", name, code=2)
+    assert f"{name} is not supported as it is: " in lines[0] and lines[0].endswith("(and 2 more rows)")
     assert len(lines) == 2, "the other one says that nothing was written"
 
 
@@ -36,6 +43,12 @@ def test_complete_rows_are_accepted_from_any_set(tmp_path: Path, output_file: Pa
     source = jsonl(tmp_path / "rows.jsonl", ROW | {"eval_script": "true", "image": "own/image:1"})
     run_import(source, "--data-source", "nebius/SWE-rebench-V2")
     assert [task.image for task in load_tasks(output_file, "jsonl")] == ["own/image:1"]
+
+
+def test_set_of_a_similar_name_is_not_refused(tmp_path: Path, run_import: Run) -> None:
+    source = jsonl(tmp_path / "rows.jsonl", ROW | {"image": "own/image:1"})
+    lines = run_import(source, "--data-source", "own/SWE-smithy", code=2)
+    assert not any("not supported as it is" in line for line in lines)
 
 
 def test_rows_of_other_kinds_in_a_blend_are_named(tmp_path: Path, run_import: Run) -> None:
