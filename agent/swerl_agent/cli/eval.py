@@ -20,7 +20,7 @@ from swerl_agent.evaluation import (
     SampleRecord,
     SampleRecords,
     SummaryWriter,
-    check_prompts,
+    check_records,
     check_settings,
     merge,
     open_sample_runner,
@@ -139,7 +139,7 @@ async def run_evaluation(options: Options) -> int:
             redo.done(records)
             summary = summary_writer.finish()
     print_result(options, summary, _lines(summary, options.output))
-    check_prompts(records)
+    check_records(records)
     return 1 if work.left else 0
 
 

@@ -6,6 +6,7 @@ whole, whatever ended it.
 """
 
 from .artifacts import artifact_prefix, write_artifacts, written_on_exit
+from .baseline import NoRepository
 from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .command_runner import CommandRunner
@@ -59,6 +60,7 @@ __all__ = [
     "Generation",
     "GradedEpisode",
     "HFTokenizer",
+    "NoRepository",
     "PromptError",
     "Prompts",
     "RetokenizationError",

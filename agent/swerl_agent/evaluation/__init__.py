@@ -2,7 +2,7 @@
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, open_agent, open_chat_agent
 from .artifacts import sample_metadata, url_without_secrets
-from .evaluation import Evaluation, EvaluationAborted, check_prompts
+from .evaluation import Evaluation, EvaluationAborted, check_records
 from .folder import MUST_MATCH, SummaryWriter, check_settings, read_settings, write_settings, write_summary
 from .records import ResultsError, SampleRecord, SampleRecords
 from .redo import Redo
@@ -22,7 +22,7 @@ __all__ = [
     "SampleRecords",
     "SampleRunner",
     "SummaryWriter",
-    "check_prompts",
+    "check_records",
     "check_settings",
     "merge",
     "open_agent",

@@ -22,12 +22,13 @@ from swerl_agent.episode import (
     Episode,
     EpisodeRequest,
     GradedEpisode,
+    NoRepository,
     PromptError,
     written_on_exit,
 )
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
-from swerl_agent.tasks import Task
+from swerl_agent.tasks import Task, TaskError
 
 from .artifacts import write_interrupted, write_sample
 from .records import SampleId, SampleRecord, SampleRecords
@@ -82,7 +83,8 @@ class Evaluation:
     async def run(self, runner: SampleRunner) -> None:
         """Run all samples left; records are kept even if an error is raised.
 
-        Raises EvaluationAborted, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
+        Raises EvaluationAborted, PromptError when no prompt renders any more, TaskError when no image has a repository
+        any more, LeaseLost, GradingError, OSError.
         """
         left = self.left
         queue = iter(left)
@@ -143,17 +145,27 @@ class Evaluation:
         }
 
 
-def check_prompts(records: SampleRecords) -> None:
-    """Raises PromptError when no recorded sample has a prompt that renders."""
+def check_records(records: SampleRecords) -> None:
+    """Raises PromptError when no recorded sample has a prompt that renders, TaskError when none has a repository."""
     known = records.all
-    if known and all(record.exit_status == PROMPT_FAILED for record in known):
+    if known and any(all(is_so(record) for record in known) for is_so in (_lacks_prompt, _lacks_repository)):
         raise _abort_error(known[-1], f"all {len(known)} samples")
 
 
-def _abort_error(record: SampleRecord, which: str) -> EvaluationAborted | PromptError:
+def _lacks_prompt(record: SampleRecord) -> bool:
+    return record.exit_status == PROMPT_FAILED
+
+
+def _lacks_repository(record: SampleRecord) -> bool:
+    return not record.valid and (record.error or "").startswith(f"{NoRepository.__name__}: ")
+
+
+def _abort_error(record: SampleRecord, which: str) -> EvaluationAborted | PromptError | TaskError:
     """The error that aborts the evaluation; `record` is the last of `which`."""
-    if record.exit_status == PROMPT_FAILED:
+    if _lacks_prompt(record):
         return PromptError(f"a template ended {which}, the last at {record.instance_id}: {record.error}")
+    if _lacks_repository(record):
+        return TaskError(f"no patch can be taken of {which}, the last at {record.instance_id}: {record.error}")
     return EvaluationAborted(f"infrastructure ended {which}; the last error: {record.error}")
 
 

@@ -25,7 +25,7 @@ from swerl_agent.tasks.selection import shard_slice
 
 from .agents import open_agent, open_chat_agent
 from .artifacts import sample_metadata
-from .evaluation import Evaluation, check_prompts
+from .evaluation import Evaluation, check_records
 from .folder import MUST_MATCH, SummaryWriter, read_settings, set_results_aside, write_settings, write_summary
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, SampleRecords
@@ -91,8 +91,8 @@ async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeC
 async def merge_shards(client: KubeClient, file: EvaluationFile, folders: ShardFolders | None = None) -> dict[str, Any]:
     """Merge the results of all shards; the summary, which the SweEval's status shows from then on.
 
-    Raises ResultsError when a shard has no results, PromptError when no sample's prompt renders, KubeError when the
-    summary cannot be written.
+    Raises ResultsError when a shard has no results, what `check_records` raises, KubeError when the summary cannot be
+    written.
     """
     folder = (folders or ShardFolders()).output / file.folder
     parts = [folder / names.shard_folder(number, file.spec.shards) for number in range(file.spec.shards)]
@@ -110,7 +110,7 @@ async def merge_shards(client: KubeClient, file: EvaluationFile, folders: ShardF
             pass_at_k={k: found["rate"] for k, found in summary["pass_at_k"].items()},
         )
     )
-    check_prompts(records)
+    check_records(records)
     return summary
 
 

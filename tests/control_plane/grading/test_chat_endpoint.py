@@ -117,6 +117,16 @@ async def test_builtin_agent_is_evaluated(operator: Operator, command: Command, 
     await check(command, client, server, code, output)
 
 
+async def test_images_without_a_repository_are_an_error(
+    operator: Operator, command: Command, client: KubeClient
+) -> None:
+    async with serving(solver(block(FIX), block(SUBMIT), give_up_reply=block("true"))) as server:
+        code, output = await command(server, "--model", MODEL, "--workdir", "/tmp")
+    assert code == 2, output
+    assert "swerl: no patch can be taken of all 2 samples, the last at calc__calc-2: NoRepository: " in output
+    assert "has no git repository at /tmp; give the repository's folder as `workdir`" in output
+
+
 async def test_killed_evaluation_leaves_no_sandbox(operator: Operator, command: Command, client: KubeClient) -> None:
     busy = asyncio.Event()
 

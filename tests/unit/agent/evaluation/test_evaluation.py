@@ -17,11 +17,11 @@ from swerl_agent.evaluation import (
     SampleRecord,
     SampleRecords,
     SummaryWriter,
-    check_prompts,
+    check_records,
 )
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, LeaseLost
-from swerl_agent.tasks import GroundTruth, Task
+from swerl_agent.tasks import GroundTruth, Task, TaskError
 from swerl_api import SampleSpec, SandboxSpec
 
 from tests.full_disk import files_end_at
@@ -32,6 +32,8 @@ BROKEN = "agent.instance_template does not render: UndefinedError: 'x' is undefi
 PATCH = "diff --git a/x b/x\n"
 BUSY = "EngineError: http://e/generate gave no answer in 9 tries: HTTP 429: busy"
 
+NO_REPOSITORY = "NoRepository: the image x has no git repository at /testbed; give the repository's folder as `workdir`"
+
 
 def tasks(count: int) -> list[Task]:
     return [replace(TASK, instance_id=f"a__a-{number}") for number in range(count)]
@@ -41,9 +43,9 @@ def solved() -> GradedEpisode:
     return GradedEpisode(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("resolved"))
 
 
-def lost() -> GradedEpisode:
+def lost(error: str = BUSY) -> GradedEpisode:
     return GradedEpisode(
-        Episode("t", "g", 0, infrastructure_error=True, error=BUSY, exit_status="infrastructure_error")
+        Episode("t", "g", 0, infrastructure_error=True, error=error, exit_status="infrastructure_error")
     )
 
 
@@ -159,7 +161,7 @@ async def test_task_whose_prompt_does_not_render_fails_only_its_own_episode(tmp_
     work = evaluation(tmp_path, 3)
     await work.run(runner)
     assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
-    check_prompts(SampleRecords(tmp_path))
+    check_records(SampleRecords(tmp_path))
     found = SampleRecords(tmp_path).all[1]
     assert (found.valid, found.exit_status, found.error) == (False, "prompt_failed", BROKEN)
     assert (tmp_path / found.run_dir / "traj.json").exists()
@@ -183,7 +185,17 @@ async def test_few_samples_that_all_lack_a_prompt_are_no_result(tmp_path: Path, 
     runner.outcomes = iter([prompt_failed(), prompt_failed()])
     await evaluation(tmp_path, 2).run(runner)
     with pytest.raises(PromptError, match=r"ended all 2 samples, the last at a__a-1: agent\.instance_template"):
-        check_prompts(SampleRecords(tmp_path))
+        check_records(SampleRecords(tmp_path))
+
+
+async def test_images_without_a_repository_end_the_evaluation(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([lost(NO_REPOSITORY) for _ in range(40)])
+    few, many = tmp_path / "few", tmp_path / "many"
+    await evaluation(few, 2).run(runner)
+    with pytest.raises(TaskError, match=r"taken of all 2 samples, the last at a__a-1: NoRepository: .* no git reposi"):
+        check_records(SampleRecords(few))
+    with pytest.raises(TaskError, match=r"taken of the last 20 samples"):
+        await evaluation(many, 38).run(runner)
 
 
 async def test_full_disk_ends_the_evaluation_with_one_error_and_keeps_results(tmp_path: Path, runner: Any) -> None:
