@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from swerl_agent.episode.live import LiveFile
 
 from tests.unit.agent.console.artifacts import PATCH, RESOLVED, episode, write_evaluation, write_job, write_rollout
+from tests.unit.agent.console.test_live import NAME, report
 
 SECONDS = 60_000.0  # milliseconds for one action
 ATTACK = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m"
+MISSING = "/missing"  # path of a page that does not exist
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]  # tests run as root in containers
 
 
@@ -31,6 +34,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (root / "demo" / "sandboxes.json").write_text(json.dumps({"time": time.time() + 30, **counts}))
     hostile = episode(commands=((f"echo {ATTACK}", ATTACK), ("ls", "a\n" * 300)), patch=PATCH.replace("cart", ATTACK))
     write_rollout(root / "hostile", hostile, RESOLVED, 1)
+    write_live(root / "demo/artifacts/step-0002")
     write_evaluation(root / "before", solved=0)
     write_evaluation(root / "after", solved=1)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -41,6 +45,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert found
         yield found[0].rstrip("/")
         process.terminate()
+
+
+def write_live(folder: Path) -> None:
+    """An episode that runs: one command has its output, another runs."""
+    about = {"instance_id": "swe-rl__store-4", "group": "g1", "index": 0, "agent_name": "builtin"}
+    report(LiveFile(folder / NAME, about), "environment", [("grep -rn total store", "found"), ("pytest -q", "")])
 
 
 @pytest.fixture(scope="session")
@@ -60,12 +70,17 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     context.set_default_timeout(SECONDS)
     opened, faults = context.new_page(), list[str]()
     opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    opened.on("console", lambda message: faults.append(message.text) if is_fault(message) else None)
     opened.on("request", lambda request: None if request.url.startswith(address) else faults.append(request.url))
     wait_for_index(opened)
     yield opened
     context.close()
     assert faults == []
+
+
+def is_fault(message: ConsoleMessage) -> bool:
+    """Whether Chromium reports an error other than that of the page that a test knows to be missing."""
+    return message.type == "error" and not message.location["url"].endswith(MISSING)
 
 
 def wait_for_index(page: Page) -> None:

@@ -6,9 +6,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from .conftest import folder_of_screenshots
+from .conftest import MISSING, folder_of_screenshots
 
-PAGES = ("runs", "run", "episodes", "episode", "rollouts", "tokens", "compare")
+PAGES = ("runs", "run", "episodes", "episode", "rollouts", "tokens", "compare", "live", "error")
 
 
 def open_page(page: Page, name: str) -> None:
@@ -19,8 +19,16 @@ def open_page(page: Page, name: str) -> None:
     if name in ("episodes", "compare"):
         page.goto("/episodes" if name == "episodes" else "/compare?a=before&b=after")
         return
+    if name == "error":
+        page.goto(MISSING)
+        expect(page.get_by_role("heading", name="404")).to_be_visible()
+        return
     page.get_by_role("link", name="demo", exact=True).click()
     if name == "run":
+        return
+    if name == "live":
+        page.locator("a[href^='/live']").first.click()
+        expect(page.get_by_role("status").get_by_text("running")).to_be_visible()
         return
     page.goto("/episodes?run=demo")
     page.locator("[data-item] a").first.click()
