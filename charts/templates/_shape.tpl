@@ -16,7 +16,8 @@ another kind.
     variables.pods.all(p, p.?securityContext.?sysctls.orValue([]).size() == 0
     && p.?securityContext.?seccompProfile.?type.orValue('RuntimeDefault') != 'Unconfined'
     && p.?securityContext.?appArmorProfile.?type.orValue('RuntimeDefault') != 'Unconfined')
-    && variables.annotations.all(a, a.all(key, !key.startsWith('container.apparmor.security.beta.kubernetes.io/')))
+    && variables.annotations.all(a, a.all(key,
+    !key.startsWith('container.apparmor.security.beta.kubernetes.io/') || a[key] != 'unconfined'))
   message: Pods of the operator set no sysctls and keep the runtime's profiles
 - expression: >-
     variables.pods.all(p, p.?volumes.orValue([]).all(v, {{ if not $host }}!has(v.hostPath) && {{ end -}}

@@ -3,8 +3,8 @@
 # is internet, and on the port $2 of the API server the link-local addresses of its neighbours (the node), derived from
 # their hardware addresses. Exit code 3: no program of the image can open a connection.
 #
-# Waits 20 times as long as a connection of the Pod to itself takes, at least 0.25 seconds: what can be reached answers in
-# milliseconds, unless the node is busy, which delays that connection too.
+# Waits 20 times as long as a connection of the Pod to itself takes beside the others, at least 0.25 seconds: what can be
+# reached answers in milliseconds, unless the node is busy, which delays that connection too.
 seconds=$1 port=$2 egress=$3
 shift 3
 set -- "$@" "tcp 169.254.169.254 80"
@@ -42,16 +42,18 @@ def link_local(address, device):
 
 def wait_seconds(most):
     start = time.monotonic()
-    start_probes(1, [("tcp", "127.0.0.1", 1)])[0].join()
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", 1), most)
     return min(most, max(0.25, 20 * (time.monotonic() - start)))
 
-seconds = wait_seconds(float(sys.argv[1]))
+most = float(sys.argv[1])
+threads = start_probes(most, [target.split() for target in sys.argv[3:]])
+seconds = wait_seconds(most)
 end = time.monotonic() + seconds
-threads = start_probes(seconds, [target.split() for target in sys.argv[3:]])
 time.sleep(0.3 * seconds)
 with suppress(OSError), open("/proc/net/arp") as table:
     rows = [line.split() for line in table][1:]
-    threads += start_probes(0.7 * seconds, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
+    threads += start_probes(most, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
 for thread in threads:
     thread.join(max(0, end - time.monotonic()))
 os._exit(0)'
@@ -95,6 +97,8 @@ centiseconds() { # sets now
 }
 part() { printf %d.%02d $(($1 * wait / 1000)) $(($1 * wait / 10 % 100)); } # tenths of the time to wait, in seconds
 
+timers= pids=
+for target; do start_probe $target; done
 wait=$((100 * seconds)) # in hundredths of a second
 if centiseconds 2>/dev/null; then
   start=$now
@@ -104,11 +108,7 @@ if centiseconds 2>/dev/null; then
   [ $own -ge 25 ] || own=25
   [ $own -ge $wait ] || wait=$own
 fi
-seconds=$(part 10)
-
-timers= pids=
-for target; do start_probe $target; done
-kill_after "$seconds" $pids
+kill_after $(part 10) $pids
 first_pids=$pids pids=
 pause $(part 3) # the first connections have filled the ARP table by then
 [ ! -r /proc/net/arp ] || while IFS=' :' read -r x x x a b c d e f x device; do

@@ -29,7 +29,7 @@ def read_models_text(text: str) -> Models:
     """The models of `text`."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # deeply nested
         return Models(None)
     return Models(_shape(found, "policy"), _shape(found, "judge"))
 

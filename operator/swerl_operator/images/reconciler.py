@@ -16,7 +16,7 @@ from swerl_api.sweimageset import list_hash
 from swerl_kube import Conflict, Forbidden, Invalid, Json, NotFound
 
 from ..context import OperatorContext
-from ..owned import ForeignObject, ensure_owned, has_owner
+from ..owned import ForeignObject, ensure_owned, foreign_message, has_owner
 from ..status_builder import invalid_spec_message
 from ..workqueue import ObjectKey
 from .decide import PullDecision, PullHistory, decide, missing, record_failure
@@ -128,15 +128,25 @@ class ImageSetReconciler:
             if refusal is not None:
                 record_failure(state.history, target, refusal, time.monotonic())
                 continue
+            pull = pull_pod(body, spec, target)
             try:
-                await self._api.create("pods", pull_pod(body, spec, target))
+                await self._api.create("pods", pull)
                 state.tokens -= 1
             except Conflict:
-                continue  # the earlier Pod is still being deleted
+                if text := await self._foreign(body, pull):
+                    record_failure(state.history, target, text, time.monotonic())
             except (Forbidden, Invalid) as error:  # a quota, a policy, an invalid image: the others go on
                 text = f"the API server refuses its Pod: {error.message}"
                 record_failure(state.history, target, text, time.monotonic())
         return decision
+
+    async def _foreign(self, body: Json, pod: Json) -> str:
+        """Why the set cannot have its Pod: others have one of the name; '' while an earlier one is being deleted."""
+        metadata = pod["metadata"]
+        found = await self._api.find("v1", "pods", metadata["namespace"], metadata["name"])
+        if found is None or "deletionTimestamp" in found["metadata"] or has_owner(found, body["metadata"]["uid"]):
+            return ""
+        return foreign_message("Pod", metadata["namespace"], metadata["name"], "SweImageSet")
 
     async def _isolate(self, body: Json) -> str | None:
         """Create the NetworkPolicy of the set's Pods; why that is impossible."""

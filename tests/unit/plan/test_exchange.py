@@ -19,7 +19,7 @@ def test_models_are_read_as_they_were_written(models: Models) -> None:
     assert read_models_text(text) == models and len(text) < 2048
 
 
-@pytest.mark.parametrize("text", ["", "Killed", "[]", "null", '{"policy": 1}', '{"policy": {"layers": 1}}'])
+@pytest.mark.parametrize("text", ["", "Killed", "[]", "null", '{"policy": 1}', '{"policy": {"layers": 1}}', "[" * 4096])
 def test_text_that_is_no_model_is_not_known(text: str) -> None:
     assert read_models_text(text) == Models(None)
 

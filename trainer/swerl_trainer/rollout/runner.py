@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 WORKER_LOST = "worker_lost"
+WORKER_SECONDS = 5.0  # in which a worker says where its sandboxes are
 IMAGE_REMEDY = (
     "push the images, correct their names in the tasks or by spec.sandbox.registryRewrite, or give "
     "spec.sandbox.pullSecrets, then create the job again"
@@ -106,8 +107,10 @@ class RolloutRunner:
     async def sandboxes_by_node(self) -> NodeCounts:
         """Sandboxes of the job, as the first worker that watches them sees them; empty before that."""
         for worker in self._workers:
-            with suppress(Exception):  # a lost worker; the call replaces it
-                if found := await worker.sandboxes_by_node():
+            with suppress(Exception):  # a lost worker; the call replaces it, which may wait for room
+                async with asyncio.timeout(WORKER_SECONDS):
+                    found = await worker.sandboxes_by_node()
+                if found:
                     return found
         return {}
 

@@ -28,10 +28,11 @@ class Server:
         self.pulled: list[str] = []
         self.policies: list[Body] = []
         self.foreign_policy: Body = {}
+        self.foreign_pod: Body = {}
         self.pods: list[Body] = []
 
     async def find(self, api_version: str, resource: str, *_: object) -> Body:
-        return self.foreign_policy if resource == "networkpolicies" else self.set
+        return {"networkpolicies": self.foreign_policy, "pods": self.foreign_pod}.get(resource, self.set)
 
     async def list(self, api_version: str, resource: str, *_: object, **__: object) -> list[Body]:
         return self.nodes if resource == "nodes" else self.pods
@@ -43,6 +44,8 @@ class Server:
             self.policies.append(pod)
             return
         assert self.policies, "the policy comes first"
+        if self.foreign_pod:
+            raise Conflict("POST", 409, "AlreadyExists", pod["metadata"]["name"])
         image = pod["spec"]["containers"][0]["image"]
         if image in self.refused:
             raise self.refused[image]
@@ -100,6 +103,14 @@ async def test_pods_of_others_with_the_label_of_the_set_are_left_alone() -> None
     server.pods = [{"metadata": sandbox, "spec": {"containers": [{"name": "sandbox", "image": "b"}]}}]
     await ImageSetReconciler(SimpleNamespace(api=server)).reconcile(("ns", "set"))  # type: ignore[arg-type]
     assert (server.pulled, len(server.pods)) == (["a"], 1)
+
+
+async def test_pod_of_others_with_the_name_of_a_pull_is_reported() -> None:
+    server = Server(["a"], {})
+    server.foreign_pod = {"metadata": {"name": "x", "ownerReferences": [{"uid": "another"}]}}
+    await ImageSetReconciler(SimpleNamespace(api=server)).reconcile(("ns", "set"))  # type: ignore[arg-type]
+    [condition] = server.set["status"]["conditions"]
+    assert "in namespace 'ns' does not belong to this SweImageSet" in condition["message"]
 
 
 async def test_policy_of_another_owner_stops_the_pulls_with_its_name() -> None:
