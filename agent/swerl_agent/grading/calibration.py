@@ -1,13 +1,14 @@
 """Which alterations of a task's tests its reference fix survives, and how many copies of tests one run can afford.
 
 Guarantee: however slow the tests, a run keeps of each test that it alters one copy that must pass, under names that
-all differ where that is possible; of each test that decides also one that must fail.
+all differ where that is possible; of each test that decides also one that must fail. A copy that must pass
+is never the first execution of its test.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -71,18 +72,29 @@ def within_copy_budget(
     before those that must pass, those of deciding tests first; at least FEWEST_COPIES stay."""
     copies = [each for each in chosen if each[1].place]
     if not calibration.copy_seconds:
-        return list(chosen)
+        return list(_failing_first(chosen))
     copies = rng.sample(copies, len(copies))
     needed = [kept for target in {each[0]: None for each in copies} for kept in _needed(target, copies, deciding)]
     others = [each for each in copies if each not in needed]
     others.sort(key=lambda each: (each[1].passes, each[0] not in deciding))
     affordable = int(max(COPIES_SECONDS, calibration.run_seconds) / calibration.copy_seconds)
     kept = [*needed, *others][: max(len(needed), FEWEST_COPIES, affordable)]
-    return [each for each in chosen if each in kept or not each[1].place]
+    return list(_failing_first([each for each in chosen if each in kept or not each[1].place]))
+
+
+def _failing_first(chosen: Iterable[Choice]) -> Iterator[Choice]:
+    """Without copies that must pass and run before their test, where none that must fail runs before them."""
+    failed: set[Target] = set()
+    for target, alteration in chosen:
+        if not alteration.before or not alteration.passes or target in failed:
+            yield target, alteration
+        if alteration.before and not alteration.passes:
+            failed.add(target)
 
 
 def _needed(target: Target, copies: Sequence[Choice], deciding: Collection[Target]) -> list[Choice]:
     own = [each for each in copies if each[0] == target]
-    passing = sorted((each for each in own if each[1].passes), key=lambda each: COPY_PLACES.index(each[1].place))
+    passing = [each for each in own if each[1].passes]
+    passing.sort(key=lambda each: (COPY_PLACES.index(each[1].place), not each[1].before))
     failing = [each for each in own if not each[1].passes] if target in deciding else []
     return [*passing[-1:], *failing[:1]]

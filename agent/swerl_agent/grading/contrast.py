@@ -34,7 +34,7 @@ from .alterations import (
 from .calibration import COPY_PLACES, Alteration, Calibration, Choice, within_copy_budget
 from .checked_values import checked_values
 from .framing import TestFile
-from .replaced_values import changed, changes
+from .replaced_values import changed, changes, is_far
 from .test_targets import Target, located
 
 SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
@@ -192,27 +192,28 @@ def _changed(source: TestSource, names: Names, change: str, rng: random.Random) 
 
 
 def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
-    """The run that tries every alteration on the reference fix, without `values` some; None where there is none."""
+    """The run that tries every alteration on the reference fix, without `values` some; None where there is none.
+
+    Copies that must pass run last: those that fail may leave behind what their last lines remove.
+    """
     chosen: list[Choice] = []
     rng = random.SystemRandom()
     for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
             chosen.append((target, Alteration("", "example")))
             continue
-        chosen += [(target, Alteration(place, "")) for place in COPY_PLACES]
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []
-        chosen.append((target, Alteration("beside", "", before=True)))
-        chosen += [
-            (target, Alteration("beside", change, before)) for change, before in _in_order(changes(checked, rng), rng)
-        ]
-        chosen.append((target, Alteration("", "end")))
+        failing = list(_in_order(changes(checked, rng), rng)) or [("end", True), ("end", False)]
+        passing = [Alteration("beside", "", before=True), *(Alteration(place, "") for place in COPY_PLACES)]
+        copies = [*(Alteration("beside", change, before) for change, before in failing), *passing]
+        chosen += [(target, each) for each in (*copies, Alteration("", "end"))]
     return files.altered(chosen, rng)
 
 
 def _in_order(changes: Iterable[str], rng: random.Random) -> Iterator[tuple[str, bool]]:
-    """Changes of copies, and whether each copy is before the test: the first is, another one is not, others may be."""
-    found = list(changes)
+    """Changes of copies, and whether each copy is before the test: the first (a far one) is, another one is not."""
+    found = sorted(changes, key=lambda each: not is_far(each))
     for number, change in enumerate(found[:1] * 2 if len(found) == 1 else found):
         yield change, number == 0 or (number > 1 and rng.random() < 0.5)
 
@@ -227,12 +228,25 @@ def calibrated(
 ) -> Calibration:
     """The alterations of `run` that had the expected outcome; it took `longer` seconds more than the `run_seconds` of
     one without alterations."""
-    usable: dict[str, tuple[Alteration, ...]] = {}
+    tests: dict[str, list[Expectation]] = {}
     for each in run.expected:
-        if each.met(seen(each.test_id)):
-            usable[each.target] = (*usable.get(each.target, ()), each.alteration)
+        tests.setdefault(each.target, []).append(each)
+    usable = {test: found for test, expected in tests.items() if (found := _proven(expected, seen))}
     copies = sum(bool(each.alteration.place) for each in run.expected)
     return Calibration(usable, tuple(effects), max(0.0, longer) / max(1, copies), run_seconds)
+
+
+def _proven(expected: Sequence[Expectation], seen: Callable[[str], SeenOutcome]) -> tuple[Alteration, ...]:
+    """The alterations of one test that had the expected outcome because of their change.
+
+    A test that passes once in a process fails again without a change. So where no unchanged copy passes after the test,
+    only its first run and the test itself are evidence.
+    """
+    met = [each.alteration for each in expected if each.met(seen(each.test_id))]
+    if any(each.passes and not each.before for each in met):
+        return tuple(met)
+    first = [each.alteration for each in expected if each.alteration.place][:1]
+    return tuple(each for each in met if not each.place or (each in first and not each.passes))
 
 
 def contrasting(files: TestFiles, calibration: Calibration, rng: random.Random) -> AlteredRun | None:
@@ -272,7 +286,8 @@ def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration
     place = "beside" if "beside" in places else rng.choice(places)
     ended = [Alteration(place, change, before) for change in ends[:1] for before in (True, False)]
     failing = [replace(each, place=place) for each in values] or ended
-    first = [each for each in failing if each.before][:1]
+    early = [each for each in failing if each.before]
+    first = rng.sample(early, min(1, len(early)))
     return [
         *chosen,
         *first,

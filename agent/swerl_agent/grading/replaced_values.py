@@ -203,18 +203,27 @@ def changes(values: list[CheckedValue], rng: random.Random) -> Iterator[str]:
     Another one might leave the test passing, as where the value is an input, too. The seed gives the kind of change for
     a value that is compared without a tolerance: where there are few values, each such one has several kinds.
     """
-    drawn = [(number, _kinds(rng)) for number in rng.sample(range(len(values)), len(values))]
+    drawn = [(number, _kinds(values[number], rng)) for number in rng.sample(range(len(values)), len(values))]
     named = [
         f"value:{number}:{rng.getrandbits(24) * len(KINDS) + KINDS.index(kinds[turn])}"
         for turn in range(len(KINDS) + MORE_PLAUSIBLE)
         for number, kinds in drawn
-        if turn == 0 or values[number].form in _WITHOUT_TOLERANCE
+        if turn == 0 or _has_kinds(values[number])
     ]
     yield from named[:MAX_VALUES]
 
 
-def _kinds(rng: random.Random) -> list[Kind]:
-    return [*rng.sample(KINDS, len(KINDS)), *KINDS[-1:] * MORE_PLAUSIBLE]
+def _kinds(value: CheckedValue, rng: random.Random) -> list[Kind]:
+    return [*rng.sample(KINDS, len(KINDS)), *KINDS[-1:] * MORE_PLAUSIBLE] if _has_kinds(value) else ["far"]
+
+
+def _has_kinds(value: CheckedValue) -> bool:
+    return value.form in _WITHOUT_TOLERANCE
+
+
+def is_far(change: str) -> bool:
+    """Whether such a change is to a value that neither tolerance nor counting reaches."""
+    return KINDS[int(change.rpartition(":")[2]) % len(KINDS)] == "far"
 
 
 def changed(source: TestSource, test: Function, change: str) -> Edit | None:

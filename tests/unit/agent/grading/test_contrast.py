@@ -19,6 +19,7 @@ from swerl_agent.grading.contrast import (
     contrasting,
 )
 from swerl_agent.grading.framing import TestFile
+from swerl_agent.grading.replaced_values import is_far
 
 from tests.control_plane.grading.task_image import BASE_TEST, FIXED, HIDDEN_TEST, SOURCE, Repository
 
@@ -195,3 +196,45 @@ def test_only_copies_fail_before_their_end(files: TestFiles, seed: int) -> None:
     run = contrasting(files, calibration_of(files, 0.0), random.Random(seed))
     assert run and {each.alteration.change for each in run.expected if not each.alteration.place} == {"end"}
     assert any(each.change.startswith("value") for each in copies(run))
+
+
+def test_fix_is_calibrated_with_copies_that_must_pass_after_those_that_must_fail(files: TestFiles) -> None:
+    for values in (True, False):
+        run = calibrating(files, values=values)
+        assert run
+        for test in files.targets:
+            for before in (True, False):
+                own = [each for each in run.expected if each.target == test and each.alteration.before == before]
+                names = {each.test_id: f"def {each.test_id.rpartition('::')[2]}(" for each in own}
+                own.sort(key=lambda each: run.test_patch.index(names[each.test_id]))
+                passes = [each.alteration.passes for each in own if each.alteration.place]
+                assert passes == sorted(passes) and set(passes) == {True, False}
+
+
+def test_test_that_no_copy_passes_after_is_altered_itself(files: TestFiles) -> None:
+    run = calibrating(files)
+    assert run
+    (deciding,) = files.targets
+    calibration = calibrated(run, lambda test: "failed")
+    for seed in range(10):
+        assert not [
+            each for each in contrasting(files, calibration, random.Random(seed)).expected if each.alteration.place
+        ]  # type: ignore[union-attr]
+    values = [each for each in calibration.usable[deciding] if each.change.startswith("value")]
+    assert [(each.before, is_far(each.change)) for each in values] == [(True, True)]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1000.0])
+def test_no_copy_that_must_pass_runs_first(files: TestFiles, seconds: float) -> None:
+    calibration = calibration_of(files, seconds)
+    late = {
+        test: tuple(each for each in found if each.passes or not each.before)
+        for test, found in calibration.usable.items()
+    }
+    for usable in (calibration.usable, late):
+        for seed in range(20):
+            run = contrasting(files, replace(calibration, usable=usable), random.Random(seed))
+            assert run
+            for test in usable:
+                early = [each for each in run.expected if each.target == test and each.alteration.before]
+                assert not early or not early[0].alteration.passes

@@ -164,11 +164,32 @@ FORGERIES = {
 }  # fmt: skip
 
 
-async def verdict_on(monkeypatch: pytest.MonkeyPatch, folder: Path, forgery: Forgery) -> Verdict:
+STATE = {
+    "tests/state.py": "import itertools\n\nids, registered = itertools.count(1), set()\n\n\n"
+    "def register():\n    assert not registered\n    registered.add(1)\n"
+}
+UNREPEATABLE = {
+    "that passes once in a process": "from state import register; register(); assert clamp(9, 0, 5) == 5",
+    "whose last line cleans up": "from state import register, registered; register(); assert clamp(9, 0, 5) == 5;"
+    " registered.clear()",
+    "that counts its runs": "from state import ids; assert clamp(next(ids), 0, 5) == 1",
+    "that counts its runs and has no other value": "from state import ids; assert not clamp(next(ids), 0, 5) != 1",
+}
+
+
+async def verdict_on(monkeypatch: pytest.MonkeyPatch, folder: Path, forgery: Forgery, *, gold: bool = False) -> Verdict:
     repository, tree = Repository(folder / "calc", forgery.image_files), folder / "tree"
     task = at(forgery.task(repository), tree)
     async with local_grader(monkeypatch, repository.folder, tree) as grader:
-        return await grader.grade(task, forgery.patch(repository))
+        return await grader.grade(task, task.ground_truth.patch if gold else forgery.patch(repository))
+
+
+@pytest.mark.parametrize("name", UNREPEATABLE)
+async def test_fix_of_a_test_that_cannot_run_twice_scores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    verdict = await verdict_on(monkeypatch, tmp_path, Forgery(UNREPEATABLE[name], image_files=STATE), gold=True)
+    assert verdict.resolved and verdict.report["contrast"] == "held", verdict
 
 
 @pytest.mark.parametrize("name", FORGERIES)
