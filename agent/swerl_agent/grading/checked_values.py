@@ -22,8 +22,7 @@ from .alterations import Function, TestSource
 
 Form = Literal[
     "constant", "exact", "rounded", "other", "equal", "opposite", "order", "exception", "parameter", "object",
-    "container", "none"
-]  # fmt: skip
+    "container", "none"]  # fmt: skip
 MAX_FOUND = 200  # values of one test among which those that are tried are drawn
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
 _CHECKS = re.compile(r"check|verif|expect|compar|equal|same|ensure|must|should", re.IGNORECASE)
@@ -35,6 +34,10 @@ _EXCEPTIONS = re.compile(r"(?:^|[a-z_])(?:[rR]aises|[wW]arns)")
 _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # the second argument is a message
 _BOUNDS = re.compile(r"(?:^|_)not(?:_|$)|Not(?=[A-Z]|$)|[dD]iffer|[gG]reater|[lL]ess")  # hold for many values
 _TWO_SIDES = re.compile(r"(?i)equal|same|close|almost|contain|redirect|regex|match|call|await|assert_?(?:is|items|eq)$")
+_COMPARING = re.compile(
+    r"(?i)assert.*(?:equal|same|close|almost|contain|redirect|match|regex)|assert_(?:called|any_|has_|await)"
+    r"|assert_?(?:is|items|eq|true|false|in|not_?in|less|greater)$"
+)
 _EQUALITY = re.compile(r"(?i)^assert_?(?:count|list|tuple|dict|set|sequence)?_?equals?$")  # without a tolerance
 _ROUNDED = re.compile(r"(?i)^assert_?almost_?equals?$")
 _PREDICATES = re.compile(r"(?i)close|equal|same|identical|starts_?with|ends_?with|(?:^|_)eq$")
@@ -42,14 +45,12 @@ _EXACT = re.compile(r"assert_(?:called|any_|has_|await)|assertNumQueries")  # on
 _COUNTED = re.compile(r"contain|redirect", re.IGNORECASE)  # the third argument is a number, too
 OPPOSITES = {  # methods of unittest, and those that fail where they pass
     "assertGreater": "assertLessEqual", "assertLessEqual": "assertGreater",
-    "assertLess": "assertGreaterEqual", "assertGreaterEqual": "assertLess",
-}  # fmt: skip
+    "assertLess": "assertGreaterEqual", "assertGreaterEqual": "assertLess"}  # fmt: skip
 _MEASURES = ("len", "sorted", "list", "tuple", "set", "str", "repr", "type", "isinstance", "min", "max", "sum")
 _NAMESPACES = ("locals", "vars", "eval", "exec")  # may use every variable
 _CONDITIONAL = (
     ast.If, ast.While, ast.Match, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.FunctionDef,
-    ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
-)  # fmt: skip
+    ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,9 @@ def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]
 
 
 def _names_of_check(node: ast.AST) -> Iterator[str]:
-    """Variables that a check uses, but for those that other functions than builtins get."""
+    """Variables that a check compares, but for those that other functions than builtins get."""
     checks: list[ast.AST] = [node.test] if isinstance(node, ast.Assert) else []
-    if isinstance(node, ast.Call) and _ASSERTS.search(_called(node)):
+    if isinstance(node, ast.Call) and _COMPARING.search(name := _called(node)) and not _EXCEPTIONS.search(name):
         checks = list(node.args)
     while checks:
         each = checks.pop()
@@ -130,10 +131,8 @@ def _compared(test: ast.expr) -> list[CheckedValue]:
     """Values of the comparisons and predicates that must all hold for an expression to be true."""
     found: list[CheckedValue] = []
     for each in _comparisons(test):
-        if isinstance(each, ast.Call):
-            found += _of_predicate(each)
-            continue
-        if len(each.ops) > 1:
+        if isinstance(each, ast.Call) or len(each.ops) > 1:
+            found += _of_predicate(each) if isinstance(each, ast.Call) else []
             continue
         left, operator, right = each.left, each.ops[0], each.comparators[0]
         if isinstance(operator, ast.In):

@@ -256,7 +256,16 @@ def test_variable_that_code_may_get_otherwise_keeps_its_value() -> None:
         "assert run(expected)",
         "assert run(x=[expected])",
         "run('{expected}'.format(**locals()))",
+        "self.assertRoundTrips(expected, 5)",
+        "self.assertRaises(ValueError, f, expected)",
     ):
         source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
         forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
-        assert forms == ["equal"], use
+        assert "parameter" not in forms and "equal" in forms, use
+
+
+@pytest.mark.parametrize("use", ["self.assertEqual(f(), expected)", "self.assertIn(expected, [5])"])
+def test_variable_that_only_checks_compare_gets_another_value(use: str) -> None:
+    source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
+    forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
+    assert "parameter" in forms
