@@ -66,3 +66,11 @@ def test_grading_pods_opt_out_of_meshes() -> None:
     )
     metadata = job["spec"]["template"]["metadata"]
     assert metadata["labels"] == {"a": "b", **MESH_LABELS} and metadata["annotations"] == MESH_ANNOTATIONS
+
+
+@pytest.mark.parametrize("host_users", [None, True, False])
+def test_grading_pod_has_the_user_namespace_of_the_sandboxes(host_users: bool | None) -> None:
+    sandbox = SandboxSpec(host_users=host_users)
+    how: dict[str, Any] = {"settings": GradingSpec(), "labels": {}, "owners": []}
+    pod = grading_job("swegr-x", "image", [], ["swegr-x"], sandbox=sandbox, **how)["spec"]["template"]["spec"]
+    assert pod.get("hostUsers") is host_users

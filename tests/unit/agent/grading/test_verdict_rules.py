@@ -12,6 +12,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.eval_script import END as MARKED_END
 from swerl_agent.grading.eval_script import START
 from swerl_agent.grading.framing import Report
+from swerl_agent.grading.job import Infrastructure
 from swerl_agent.grading.verdict_rules import verdict_of
 
 from .graded import A, B, log, task
@@ -156,3 +157,59 @@ def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[objec
     )
     assert found.resolved is not bool(named)
     assert named in found.detail
+
+
+PYTEST = "set -x\npython3 -m pytest -rA tests\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "resolved", "named"),
+    [
+        ("PASSED", True, ""),
+        (None, False, f"without a test run: {A}"),
+        ("FAILED", False, f"without a test run: {A}"),
+    ],
+)
+def test_fail_only_test_counts_if_the_witness_saw_it_and_no_failure(
+    status: str | None, resolved: bool, named: str
+) -> None:
+    results: list[list[object]] = [["result", A, status]] if status else []
+    contents = signed(HELLO, *results, ["result", B, "PASSED"], END)
+    found = verdict_of(task(eval_script=PYTEST, eval_type="fail_only"), reported(contents, PASSING), 0)
+    assert (found.resolved, named in found.detail) == (resolved, True), found
+    assert bool(found.report.get("tampering")) is not resolved
+
+
+def test_unshielded_pod_has_no_verdict_unless_it_is_allowed() -> None:
+    unshielded = replace(reported(signed(*SEEN), PASSING), notes=("unshielded",))
+    pytest_task = task(eval_script=PYTEST)
+    with pytest.raises(Infrastructure, match=r"grading\.allowUnshielded"):
+        verdict_of(pytest_task, unshielded, 0)
+    found = verdict_of(pytest_task, unshielded, 0, allow_unshielded=True)
+    assert (found.resolved, found.report["shielded"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("contents", "exit_code", "oom_kills", "words"),
+    [
+        (SEEN[:2], 139, 0, "the tests were killed by SIGSEGV"),
+        (SEEN[:1], 137, 1, "before any test began: too little memory"),
+        (SEEN[:2], 137, 1, "the tests were killed by signal 9 at the memory limit of the Pod"),
+    ],
+)
+def test_killed_tests_are_unresolved_without_tampering(
+    contents: list[list[object]], exit_code: int, oom_kills: int, words: str
+) -> None:
+    cut = replace(reported(signed(*contents), log(exit_code=exit_code)), oom_kills=oom_kills)
+    found = verdict_of(task(eval_script=PYTEST), cut, 0)
+    assert found.status == "unresolved" and words in found.detail, found
+    assert "tampering" not in found.report
+
+
+def test_two_tests_that_a_parser_gives_one_name_are_no_tampering() -> None:
+    cut, passes, fails = f"{A}[a", f"{A}[a b]", f"{A}[a c]"
+    contents = signed(HELLO, ["result", passes, "PASSED"], ["result", fails, "FAILED"], END)
+    lines = log(f"PASSED {passes}", f"FAILED {fails}", exit_code=1)
+    found = verdict_of(task((cut,), (), eval_script=PYTEST), reported(contents, lines), 0)
+    assert (found.status, found.detail) == ("unresolved", "FAIL_TO_PASS 0/1, PASS_TO_PASS 0/0"), found
+    assert "tampering" not in found.report
