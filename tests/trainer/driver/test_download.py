@@ -26,7 +26,9 @@ from tests.unit.trainer.driver.test_preflight import CONFIG
 
 MakeJob = Callable[..., Job]
 MODEL = {"id": "Qwen/Qwen3-4B", "revision": "refs/pr/1"}
-FILES = ("config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin", "original/model.safetensors")
+TAKEN = ("config.json", "model.safetensors", "tokenizer.json", "merges.txt", "tokenizer.model", "chat_template.jinja")
+CODE = ("modeling_own.py", "tokenization_own.py", "pytorch_model.bin", "training_args.pt", "vocabulary.pkl")
+FILES = (*TAKEN, *CODE, "README.md", "original/model.safetensors")
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ async def test_model_is_the_top_level_safetensors_downloaded_once(model_hub: Pat
     job = make_job(model={"source": {"huggingFace": MODEL}})
     await download(job)
     folder = job.paths.model
-    assert {path.name for path in folder.iterdir()} == {*FILES[:3], "COMPLETE", ".cache"}
+    assert {path.name for path in folder.iterdir()} == {*TAKEN, "COMPLETE", ".cache"}
     shutil.rmtree(model_hub)
     await download(job)
 

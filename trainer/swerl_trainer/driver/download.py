@@ -39,8 +39,8 @@ from swerl_trainer.job import Job, JobError
 MODULE = "swerl_trainer.driver.download"
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 TASKS_FILE = "tasks.jsonl"
-# The top level of a model's repository: configuration, weights, tokenizer; no copies in other formats.
-MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
+# The top level of a model's repository: configuration, weights, tokenizer. No Python and no pickles: both run code.
+MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
 IGNORED_FILES = ["*/*"]
 
 
