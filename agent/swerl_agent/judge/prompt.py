@@ -1,16 +1,22 @@
-"""The messages that show a step to the judge. Pure."""
+"""The messages that show a step to the judge. Pure.
+
+Guarantees: text of the issue, the agent and its commands stands in a fence that none of it can close. Equal steps have
+equal messages.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-import jinja2
 import yaml
 from swerl_api import JudgeView
+
+from swerl_agent.episode.rendering import render
 
 
 @dataclass(frozen=True)
@@ -32,14 +38,26 @@ def judge_messages(
 ) -> list[dict[str, str]]:
     """System and user message about the step with the records `commands`; `history`: the records before it."""
     recent = [record for record in history if record["step_idx"] in _last_steps(history, view.history_steps)]
+    shown = [_command(record, view.output_chars) for record in commands]
+    before = [_command(record, view.history_output_chars) for record in recent]
+    texts = [problem, answer, *(text for each in (*before, *shown) for text in (each.command, each.output))]
     variables = {
         "problem": _cut(problem, view.problem_chars),
         "answer": answer,
         "number": commands[-1]["step_idx"] + 1,
-        "commands": [_command(record, view.output_chars) for record in commands],
-        "history": [_command(record, view.history_output_chars) for record in recent],
+        "commands": shown,
+        "history": before,
+        "word": fence_word(texts),
     }
-    return [{"role": role, "content": _template(role).render(**variables).strip()} for role in ("system", "user")]
+    return [{"role": role, "content": render(_template(role), **variables).strip()} for role in ("system", "user")]
+
+
+def fence_word(texts: Sequence[str]) -> str:
+    """A word that is in none of `texts`: their hash, so that no text can name it and equal texts have an equal one."""
+    digest = hashlib.sha256("\0".join(texts).encode(errors="surrogatepass"))
+    while any(digest.hexdigest()[:16] in text for text in texts):
+        digest.update(b"again")
+    return digest.hexdigest()[:16]
 
 
 def output_text(record: Mapping[str, Any]) -> str:
@@ -71,6 +89,6 @@ def _cut(text: str, limit: int) -> str:
 
 
 @cache
-def _template(role: str) -> jinja2.Template:
-    source = yaml.safe_load(resources.files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))[role]
-    return jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(source)
+def _template(role: str) -> str:
+    prompts = yaml.safe_load(resources.files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))
+    return str(prompts[role])
