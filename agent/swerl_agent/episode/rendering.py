@@ -25,7 +25,7 @@ class TooLong(Exception):
     """A template that writes more than it may."""
 
 
-def render(template: str, **variables: Any) -> str:
+def render(template: str, /, **variables: Any) -> str:
     """What `template` makes of `variables`; raises whatever a template may raise, see `failure`."""
     parts, length = [], 0
     stream = cast("Generator[str]", _compiled(template).generate(**variables))

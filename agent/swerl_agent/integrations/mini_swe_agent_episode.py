@@ -38,8 +38,9 @@ from swerl_agent.sandbox import CommandResult
 
 from .mini_swe_agent import merged, observed
 from .mini_swe_agent_config import unused_keys
-from .mini_swe_agent_templates import failed_template
+from .mini_swe_agent_templates import failed_template, sandbox_templates
 
+sandbox_templates()
 litellm.suppress_debug_info = True  # it prints advice at every error
 for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1"]))

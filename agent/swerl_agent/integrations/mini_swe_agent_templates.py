@@ -1,16 +1,37 @@
-"""Which of mini-swe-agent's templates did not render, from the exception."""
+"""mini-swe-agent's templates, rendered in the sandbox of all templates, and which of them did not render."""
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jinja2
+
 from swerl_agent.episode import PromptError
-from swerl_agent.episode.rendering import failed_line, failure
+from swerl_agent.episode.rendering import failed_line, failure, render
 
 PACKAGE = "minisweagent"
 SECTIONS = ("agent", "model")  # of its configuration
+
+
+class SandboxedTemplate:
+    """In the place of `jinja2.Template`: the author of a configuration gets no code run in this process."""
+
+    def __init__(self, source: str, **_options: Any) -> None:
+        self._source = source
+
+    def render(self, **variables: Any) -> str:
+        """See episode.rendering."""
+        return render(self._source, **variables)
+
+
+def sandbox_templates() -> None:
+    """Have every module of mini-swe-agent that is imported render with SandboxedTemplate."""
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == PACKAGE and vars(module).get("Template") is jinja2.Template:
+            vars(module)["Template"] = SandboxedTemplate
 
 
 def failed_template(error: Exception, config: Mapping[str, Any]) -> PromptError | None:

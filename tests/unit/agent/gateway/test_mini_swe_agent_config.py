@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from swerl_agent.episode import PROTOCOLS, HFTokenizer
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent
+from swerl_agent.integrations.mini_swe_agent_templates import SandboxedTemplate
 
 from tests.unit.agent.episode.conftest import repository
 
@@ -62,3 +64,25 @@ async def test_startup_command_that_fails_ends_the_episode(
     episode = await attempt(plain, block(FIX))
     assert (episode.exit_status, episode.turns) == ("prompt_failed", 0)
     assert message in str(episode.error)
+
+
+@pytest.mark.parametrize(
+    "place", ["agent.instance_template", "model.observation_template", "model.format_error_template"]
+)
+@pytest.mark.parametrize(
+    "reach", ["''.__class__.__mro__", "cycler.__init__.__globals__.os.system('touch reached')", "(1).__reduce__()"]
+)
+async def test_template_reaches_no_internals_of_the_process(
+    attempt: Episodes, plain: HFTokenizer, place: str, reach: str
+) -> None:
+    section, _, name = place.partition(".")
+    attempt.config = config(**{section: {name: f"{{{{ {reach} }}}}"}})
+    episode = await attempt(plain, "no command" if "format" in name else block(FIX), block(FIX))
+    assert episode.exit_status == "prompt_failed"
+    assert f"{place} does not render: SecurityError" in str(episode.error)
+
+
+def test_no_module_of_the_agent_renders_outside_the_sandbox() -> None:
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("minisweagent")]
+    rendering = [module["Template"] for module in modules if "Template" in module]
+    assert len(rendering) >= 3 and set(rendering) == {SandboxedTemplate}
