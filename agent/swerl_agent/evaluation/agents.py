@@ -93,5 +93,8 @@ def _mini_swe_agent() -> ModuleType:
     try:
         from swerl_agent.integrations import mini_swe_agent_episode
     except ImportError as error:
-        raise PromptError(f"the agent mini-swe-agent needs `pip install 'swe-rl[mini-swe-agent]'`: {error}") from error
+        remedy = (
+            "install the release's wheel with [mini-swe-agent], or in a checkout: uv pip install '.[mini-swe-agent]'"
+        )
+        raise PromptError(f"the agent mini-swe-agent needs packages that are missing ({error}); {remedy}") from error
     return mini_swe_agent_episode

@@ -145,7 +145,7 @@ def _parquet(file: Path) -> Iterator[UnreadRow]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise TaskError(f"{file}: Parquet needs the package pyarrow: pip install 'swe-rl[agent]'") from error
+        raise TaskError(f"{file}: Parquet needs pyarrow; in a checkout: uv pip install '.[agent]'") from error
     try:
         with ParquetFile(file) as content:
             rows = (row for batch in content.iter_batches(batch_size=64) for row in batch.to_pylist())

@@ -127,6 +127,6 @@ def _library(name: str) -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise TaskError(f"{name}: this needs the package datasets: pip install 'swe-rl[agent]'") from error
+        raise TaskError(f"{name}: this needs the package datasets; in a checkout: uv pip install '.[agent]'") from error
     datasets.disable_progress_bars()
     return datasets
