@@ -39,6 +39,7 @@ class JobPlan:
     ranks: Mapping[Phase, Memory]  # of the rank that needs most, engines on the same GPU included
     pods: Mapping[Phase, int]  # host bytes of a trainer Pod
     engine: EngineMemory | None  # None: the job has none
+    judge: EngineMemory | None  # None: the job has none, or its model is not known
     traffic: Traffic
     host_budget: int | None  # bytes that a trainer Pod can have, or requests; None: not known
     problems: tuple[str, ...]
@@ -63,6 +64,7 @@ def plan_job(
     if any(division_problems(shape, layout)):
         return None
     served = engine_memory(shape, engine, machines.gpu_memory) if serves(spec) else None
+    judged = engine_memory(judge, judge_engine(spec.judge), machines.gpu_memory) if spec.judge and judge else None
     phases = rank_memory(shape, layout, settings)
     if served is None:
         phases = {phase: memory for phase, memory in phases.items() if phase != "update"}
@@ -81,7 +83,7 @@ def plan_job(
             warnings.append(f"a {axis} group spans several Pods, whose network is slower than one node's links")
     traffic = step_traffic(shape, layout, settings, step_work(spec))
     budget = limit if requested is None else requested if limit is None else min(limit, requested)
-    return JobPlan(layout, settings, ranks, pods, served, traffic, budget, tuple(problems), tuple(warnings))
+    return JobPlan(layout, settings, ranks, pods, served, judged, traffic, budget, tuple(problems), tuple(warnings))
 
 
 def job_problems(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from swerl_api import SweRLJobSpec
 
+from .engine import EngineMemory
 from .job import JobPlan
 from .layout import Layout
 from .memory import GIB
@@ -45,12 +46,16 @@ def _phases(plan: JobPlan) -> Iterator[str]:
 
 
 def _engines(spec: SweRLJobSpec, plan: JobPlan) -> Iterator[str]:
-    engine, rollout = plan.engine, spec.rollout
-    if engine is None:
-        return
-    size = f"{rollout.engines} of {rollout.gpus_per_engine} GPUs" if rollout.gpus_per_engine else f"{rollout.engines}"
-    cache = "" if engine.cache is None else f", a cache of {engine.cached_tokens} tokens ({engine.cache / GIB:.1f} GiB)"
-    yield f"engines  {size}, each GPU with {engine.weights / GIB:.1f} GiB of weights{cache}"
+    if plan.engine is not None:
+        yield f"engines  {_served(spec.rollout.engines, spec.rollout.gpus_per_engine, plan.engine)}"
+    if spec.judge is not None and plan.judge is not None:
+        yield f"judge    {_served(spec.judge.engines, spec.judge.gpus_per_engine, plan.judge)}"
+
+
+def _served(engines: int, gpus: int, memory: EngineMemory) -> str:
+    size = f"{engines} of {gpus} GPUs" if gpus else f"{engines}"
+    cache = "" if memory.cache is None else f", a cache of {memory.cached_tokens} tokens ({memory.cache / GIB:.1f} GiB)"
+    return f"{size}, each GPU with {memory.weights / GIB:.1f} GiB of weights{cache}"
 
 
 def _traffic(plan: JobPlan) -> Iterator[str]:

@@ -41,3 +41,10 @@ def test_example_with_its_own_engines_is_a_step_ahead_and_has_room_for_both_step
     assert spec.algorithm.max_staleness >= 1
     assert "one step ahead" in path.read_text().splitlines()[0]
     assert spec.sandbox.max_concurrent >= 2 * spec.algorithm.prompts_per_step * spec.algorithm.group_size
+
+
+def test_plan_of_a_job_with_a_judge_has_the_judges_engines() -> None:
+    text, plan = plan_of(EXAMPLES / "swerljob-judge-8b.yaml")
+    assert plan.judge is not None
+    assert "\njudge    1 of 8 GPUs, each GPU with " in text
+    assert "\njudge" not in plan_of(EXAMPLES / "swerljob-1x8-4b.yaml")[0]
