@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gpu import check
+from tests.gpu import bench, check
 from tests.gpu.check import NoDevice
 from tests.gpu.shapes import QWEN3_0_6B, QWEN3_4B
 
@@ -63,3 +64,28 @@ def test_token_costs_six_operations_per_weight_and_its_attention() -> None:
     attention = QWEN3_0_6B.training_flops(4096) - QWEN3_0_6B.training_flops(0)
     scores_and_values = 2 * 2 * 16 * 128 * 4096 / 2  # half of the matrix, both products, per layer
     assert attention == 3 * 28 * scores_and_values
+
+
+def test_step_at_16k_fills_its_micro_batches_in_every_variant() -> None:
+    assert {case.variant for case in bench.VARIANTS} == {"", "compiled", "fused_adamw", "without_overlap"}
+    for case in bench.VARIANTS:
+        assert (case.shape, case.packed) == (QWEN3_4B, 16_384)
+        assert sum(case.lengths) == bench.MICRO_BATCHES * 16_384
+        assert 16_384 % case.lengths[0] == 0
+    assert bench.AT_16K.name == "train_4b_16k"
+    assert bench.TrainingCase(QWEN3_0_6B, 8192, "full").name == "train_0.6b_8k_recompute_full"
+
+
+def test_goal_at_16k_follows_from_the_cards_peak() -> None:
+    rate = bench.MFU_GOAL * bench.PEAK_TFLOPS * 1e12 / QWEN3_4B.training_flops(bench.SEQUENCE)
+    assert bench.AT_16K.mfu(rate) == pytest.approx(0.40)
+
+
+def test_case_that_fails_is_short_and_costs_no_other_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: object) -> float:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(bench, "_isolated", fail)
+    figures = bench._training_at_16k(tmp_path)
+    assert len(figures) == len(bench.VARIANTS) + 1
+    assert not any(figure.meets_goal for figure in figures)
