@@ -23,7 +23,7 @@ E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training pods samples bundle
 REPAIRS := tests/e2e/test_repairs.py # part of the soak
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW) $(REPAIRS),$(wildcard tests/e2e/test_*.py))
 
-BENCHES := surface setup context exec grading claims sandbox trajectory agent trainer scale demo bare
+BENCHES := surface setup context exec grading claims sandbox trajectory agent trainer adapter scale demo bare
 
 # Suites that run beside each other install what they miss one after the other.
 INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y install --no-install-recommends $(1) >/dev/null'
@@ -31,7 +31,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-async
+.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-adapter bench-async
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -177,6 +177,9 @@ bench-trainer: venv ## measure packing, driver, checkpoints, weight updates and 
 
 bench-async: venv ## measure steps per hour, synchronous, one step ahead and asynchronous; a part of bench-trainer
 	@$(PYTHON) -m images trainer -- env QUICK=$(QUICK) python -m tests.bench.trainer_bench asynchrony
+
+bench-adapter: venv ## measure adapters beside training all weights, on CPU: memory, updates, checkpoints
+	@$(PYTHON) -m images trainer -- python -m tests.bench.adapter_bench
 
 bench-scale: venv cluster ## measure the operator with ten thousand sandboxes on KWOK nodes
 	@$(PYTHON) -m tests.bench.scale_bench

@@ -1,9 +1,7 @@
 """Adapters beside training all weights: memory of a step, bytes and seconds of a weight update, size of a checkpoint.
 
-Each case is one rank on the CPU in a process of its own, with a random Qwen3 of 44 million weights in float32. Inside
-the trainer's image:
-
-    python3 -m images trainer -- python -m tests.bench.adapter_bench
+Each case is one rank on the CPU in a process of its own, with a random Qwen3 of 44 million weights in float32. It runs
+in the trainer's image (`make bench-adapter`).
 """
 
 from __future__ import annotations
