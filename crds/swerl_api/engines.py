@@ -50,8 +50,9 @@ class RolloutEngines(Engines):
     """Rollout worker processes on the head Pod; each drives many episodes."""
     weight_update: Literal["direct", "disk"] = "direct"
     """How engines get new weights. direct: over the network between the Pods, or in place with colocate. disk: the
-    trainer writes the model to `weights/` in the job's folder on checkpoint.volume and every engine reads it there, for
-    networks that carry no process group between the Pods. disk excludes colocate and model.lora.update adapter."""
+    trainer writes the model to `weights/` in the job's folder on checkpoint.volume and every engine reads it there.
+    Use disk where networks carry no process group between the Pods. disk excludes colocate and
+    model.lora.update adapter."""
     keep_cache: bool = False
     """Keep the KV cache at a weight update (SGLang's pause mode in_place): running requests continue at once. They, and
     new requests with a cached prefix, then use keys and values of earlier weights, which no version records. False:

@@ -48,7 +48,7 @@ def steps_of_the_demo(cluster: Cluster) -> list[dict[str, float]]:
 def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
     """What the demo's episodes waited for their sandboxes: on the way there and back, and until there was one.
 
-    The first step's sandboxes cannot be made ahead.
+    The first step's sandboxes cannot be prefetched.
     """
     hits, misses = (sum(row[f"sandbox/prefetch_{what}"] for row in rows[1:]) for what in ("hits", "misses"))
     return [

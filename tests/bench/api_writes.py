@@ -1,8 +1,8 @@
 """Writes that the API server answered, by its own count (`apiserver_request_total`), charged to who keeps sandboxes.
 
-Charged: kinds of ours and of the peer's with their status; Pods, Services, volume claims and NetworkPolicies, whoever
-asked, so also a Pod's deletion by the garbage collector. Not charged: what any Pod costs whoever made it (binding, Pod
-status, node status, tokens), Events, and Leases, those of nodes as those of drivers and operator.
+Charged: kinds of ours and of the peer's with their status; Pods, Services, volume claims and NetworkPolicies, for
+any caller, so also a Pod's deletion by the garbage collector. Not charged: what any Pod costs (binding, Pod status,
+node status, tokens), Events, and Leases, those of nodes as those of drivers and operator.
 """
 
 from __future__ import annotations

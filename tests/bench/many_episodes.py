@@ -46,9 +46,9 @@ class ConcurrentEpisodes:
 class DelayedEngine(Script):
     """An engine whose answers take as long as a model's."""
 
-    async def generate(self, input_ids: Sequence[int], **wishes: Any) -> Generation:
+    async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
         await asyncio.sleep(THINKING)
-        return await super().generate(input_ids, **wishes)
+        return await super().generate(input_ids, **sampling)
 
 
 async def run(place: str) -> ConcurrentEpisodes:

@@ -166,7 +166,7 @@ def _connected(process: int, folder: Path) -> Iterator[None]:
 
 
 def _load_debian(daemon: DockerDaemon) -> None:
-    """The image that docker would download, made from Debian's packages; it trusts whom this machine trusts."""
+    """The image that docker would download, made from Debian's packages; with this machine's certificates."""
     archive, context = daemon.folder / "debian.tar", daemon.folder / "base"
     buildah = Engine("buildah", daemon.registry, swerl_home() / "images")
     image = buildah.base("debian")

@@ -1,7 +1,7 @@
 """`make gpu-check`: the GPU path of the trainer and the engines on this machine's GPU, tests first, then speed.
 
-Guarantees: a machine without a CUDA device is told so, exit status 2, before anything is installed. Standard library
-only, so that any Python can say it.
+Guarantees: without a CUDA device it ends with a message and exit status 2, before anything is installed. Standard
+library only, so that any Python can say it.
 
     python3 -m tests.gpu.check [--python INTERPRETER] [--only tests|bench] [-- ARGUMENTS OF PYTEST OR OF THE BENCHMARK]
 

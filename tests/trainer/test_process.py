@@ -70,7 +70,7 @@ def test_own_function_that_cannot_be_imported_is_not_retried(capsys: pytest.Capt
     assert last.startswith("SWERL-ERROR: JobError: algorithm.loss: cannot import no_such_package.loss")
 
 
-# A Ray that never lets go, and work in it.
+# A Ray that never ends, and work in it.
 BLOCKED_EXIT = """
 import sys, time, types
 ray = types.SimpleNamespace(init=lambda **_: None, shutdown=lambda: time.sleep(60))

@@ -143,7 +143,7 @@ def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Json, nodes: Sequ
         return _insufficient(f"{_no_node_accepts(group.name, nodes, pod)}; check {fields}")
     return _insufficient(
         f"{group.replicas} {group.name} Pod(s) with {_format_requests(requests)} each do not fit, with the job's other "
-        f"Pods, on the {len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: "
+        f"Pods, on the {len(accepting)} node(s) that accept them, even if empty (largest allocatable: "
         f"{_largest(requests, accepting)}){_excluded(nodes, pod)}; lower spec.{group.spec_field} or add nodes"
     )
 

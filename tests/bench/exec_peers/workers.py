@@ -1,4 +1,4 @@
-"""The processes that hold a client each, and what a load through one of them costs whom.
+"""The processes that hold a client each, and what a load through one of them costs each process.
 
 Sockets and memory are a process's own: a load has them to itself only where its workers are started for it.
 """

@@ -148,7 +148,7 @@ async def test_prefetched_sandbox_is_claimed_at_once(declare: Any, client: KubeC
 
 
 async def test_failed_prefetch_is_raised_by_its_claim(declare: Any) -> None:
-    group = await declare("vain", image="registry.swerl:5000/swe-rl/no-such-image:1", replicas=2)
+    group = await declare("unpulled", image="registry.swerl:5000/swe-rl/no-such-image:1", replicas=2)
     group.prefetch(timeout=20)
     with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
         await group.claim(0)

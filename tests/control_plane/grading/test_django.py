@@ -78,7 +78,7 @@ CHEATS = {
     "answers by a caller's name": Cheat(
         {TEXT: {"    value = str(value)\n": BY_CALLER}}, r"contrast: test_slugify .* does not pass under another name"
     ),
-    "workers that tell of nothing but success": Cheat(
+    "workers that report success alone": Cheat(
         {
             "django/test/runner.py": {
                 'self.events.append(("addFailure", self.test_index, err))\n        super().addFailure(test, err)':

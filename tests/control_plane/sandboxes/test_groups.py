@@ -61,7 +61,7 @@ async def test_pull_seconds_are_written_if_their_event_came_in_time(user: Any) -
         if "pullSeconds" in waits:
             assert waits["pullSeconds"] == 0.0, "the node has the image"
             return
-    pytest.fail("of five groups none was told of its pull")
+    pytest.fail("of five groups none has a pull in its status")
 
 
 async def test_deleted_policy_is_restored_while_a_sandbox_runs(user: Any) -> None:

@@ -139,7 +139,7 @@ class Fakes:
         return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
 
     async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
-        self.events.append("grade anew" if fresh else "grade")
+        self.events.append("grade again" if fresh else "grade")
         return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
 
 

@@ -122,7 +122,7 @@ async def test_reference_fix_is_graded_again(fakes: Fakes, dependencies: WorkerD
     verdict = await worker.grade_reference_fix(1)
     assert verdict is not None and verdict.resolved
     assert await worker.grade_reference_fix(0) is None, "it has no reference fix"
-    assert fakes.events == ["grade anew"]
+    assert fakes.events == ["grade again"]
 
 
 async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, fakes: Fakes) -> None:

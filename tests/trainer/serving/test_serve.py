@@ -1,4 +1,4 @@
-"""What is served for an evaluation, and what is said when there is nothing to serve."""
+"""What is served for an evaluation, and the message when there is nothing to serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demo ends when its job does not: exit status, what is said, what is removed."""
+"""How the demo ends when its job does not: exit status, messages, and what is removed."""
 
 from __future__ import annotations
 

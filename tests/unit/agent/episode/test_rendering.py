@@ -10,7 +10,7 @@ from swerl_agent.episode.rendering import MAX_LENGTH, failure, render
 
 
 def error_of(template: str, **variables: Any) -> str:
-    """What is said of the template's failure."""
+    """The error message of the template's failure."""
     with pytest.raises(Exception) as caught:
         render(template, **variables)
     return failure(caught.value, template)

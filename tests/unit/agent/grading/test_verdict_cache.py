@@ -1,4 +1,4 @@
-"""Verdicts that are kept: by what, for whom, and what a damaged file costs."""
+"""Verdicts that are kept: their keys, their readers, and what a damaged file costs."""
 
 from __future__ import annotations
 

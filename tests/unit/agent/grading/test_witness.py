@@ -90,8 +90,8 @@ import a
 class Checks(unittest.TestCase):
     def test_environment(self):
         assert not [name for name in os.environ if name.startswith(("SWERL_W", "PYTEST_A", "TOX"))]
-        told = subprocess.check_output([sys.executable, "-c", "import sys; print(sys.path)"])
-        assert "witness" not in str(sys.path) + told.decode()
+        printed = subprocess.check_output([sys.executable, "-c", "import sys; print(sys.path)"])
+        assert "witness" not in str(sys.path) + printed.decode()
     def test_answer(self):
         self.assertEqual(a.answer(), 42)
     def test_fails(self):

@@ -272,7 +272,7 @@ def digests(image_folder: ImageFolder, first: str) -> None:
 
 
 async def test_damaged_file_is_fetched_again(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
-    digests(image_folder, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
+    digests(image_folder, f"[ -e {tmp_path}/sent ] || {{ : >{tmp_path}/sent; printf '%064d  -\\n' 0; exit; }}")
     (tmp_path / "file").write_bytes(b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"
     assert (tmp_path / "told").exists()

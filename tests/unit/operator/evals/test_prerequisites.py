@@ -1,4 +1,4 @@
-"""Which model is evaluated, and what is said when there is none."""
+"""Which model is evaluated, and the message when there is none."""
 
 from __future__ import annotations
 

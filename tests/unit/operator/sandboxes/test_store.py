@@ -63,7 +63,7 @@ def test_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) 
     last = pod(0, PodStage.TERMINATED, reason="Completed", version=4)
     record = store.drop_pod("pod-g-0", last)
     assert record is not None
-    assert (record.lost, record.loss_messages) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: somebody"})
+    assert (record.lost, record.loss_messages) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: an administrator"})
 
 
 def test_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod: Pods) -> None:
