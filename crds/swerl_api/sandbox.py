@@ -38,7 +38,7 @@ SANDBOX_RULES = (
 
 
 class RegistryRewrite(ApiModel):
-    """Replaces a prefix of image references, e.g. docker.io/ by a mirror."""
+    """Replaces a prefix of image references, e.g. docker.io/ by that of your registry."""
 
     prefix: Annotated[str, Field(max_length=256)] = ""
     """References that start with this are rewritten; empty matches every reference."""

@@ -223,7 +223,9 @@ def not_started(settings: ProbeSettings, reason: str, message: str, event: str) 
     """Why a probe Pod does not start; `event`: its newest warning."""
     if reason in PULL_REASONS:
         text = f"the nodes cannot pull {settings.image}: {message or reason}"
-        remedy = "check reference, registry and its limits; give --pull-secret; mirror it (registryRewrite)"
+        remedy = (
+            "check reference, registry and its limits; give --pull-secret; copy it to your registry (registryRewrite)"
+        )
         return Finding("registry", "failed", text, remedy)
     text = f"a Pod of {settings.image} does not start: {': '.join(filter(None, (reason, message, event)))}"
     if settings.runtime_class and "runtime" in event:

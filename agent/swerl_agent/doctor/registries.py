@@ -36,7 +36,7 @@ def _image(found: Availability) -> Finding:
         case "undecided":
             remedy = "none, if only the nodes reach that registry; else check its name, --plain-http and proxies"
             return Finding("registry", "warning", f"{found.image}: {found.detail}", remedy)
-    remedy = "check the reference and the login; push or mirror the image (registryRewrite)"
+    remedy = "check the reference and the login; push the image, or copy it to your registry (registryRewrite)"
     return Finding("registry", "failed", f"{found.image}: {found.detail}", remedy)
 
 
@@ -45,7 +45,7 @@ def allowances(remaining: Mapping[str, int]) -> Iterator[Finding]:
     for registry, pulls in remaining.items():
         text = f"{registry} allows {pulls} more pulls in its period"
         if pulls < FEW_PULLS:
-            remedy = "use a login (pullSecrets), a mirror (registryRewrite), or a lower pullsPerMinute"
+            remedy = "use a login (pullSecrets), your own registry (registryRewrite), or a lower pullsPerMinute"
             yield Finding("registry", "warning", text, remedy)
         else:
             yield Finding("registry", "ok", text)
