@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .base import ApiModel, KubernetesObject, Positive, Resources, TextMap
+from .engine_arguments import checked_arguments
 from .pod_template import RayPodTemplate
 from .pods import RayPods
 
-EngineArguments = KubernetesObject
+EngineArguments = Annotated[KubernetesObject, AfterValidator(checked_arguments)]
 
 
 class RouterSpec(ApiModel):
@@ -30,7 +31,9 @@ class Engines(ApiModel):
     gpus_per_engine: int = Field(default=0, ge=0, le=64)
     """GPUs of one engine (its tensor parallelism); 0 runs it on CPU."""
     engine_args: EngineArguments = Field(default_factory=dict)
-    """Further server arguments of every engine, by name without dashes, e.g. `mem-fraction-static: 0.6`."""
+    """Further server arguments of every engine, by name without dashes, e.g. `mem-fraction-static: 0.6`. Refused are
+    those that other fields set (model-path, tp-size), those of the server's address and keys, and those that run code
+    (trust-remote-code)."""
     router: RouterSpec = Field(default_factory=RouterSpec)
     """Router settings."""
     resources: Resources = Field(default_factory=Resources)

@@ -164,6 +164,9 @@ def _words(kind: str, path: str, value: Any, context: Mapping[str, Any], message
         return f"not {TYPES[kind.removesuffix('_type')]}", _typed(kind, value)
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return "not an object", f"write its fields below it{_example(path)}"
+    if kind == "value_error" and "; " in message:
+        found, _, remedy = message.removeprefix("Value error, ").rpartition("; ")
+        return found, remedy
     if bound:
         return "out of range", f"use a value {bound}"
     return message[:1].lower() + message[1:], "see the field's description: kubectl explain swerljob.spec --recursive"

@@ -35,6 +35,10 @@ HABITS = {
     "context longer than the model's": (
         "contextTokens: 32768", "contextTokens: 131072", "trainer", "contextTokens 131072", "lower it",
     ),
+    "code of the model's repository": (
+        "engineArgs: {mem-fraction-static: 0.6}", "engineArgs: {trust-remote-code: true}", "rollout.engineArgs",
+        '{"trust-remote-code": true}', "leave it out",
+    ),
     "placeholder left": (
         "{claimName: runs}", "{claimName: <your-claim>}", "checkpoint.volume.persistentVolumeClaim.claimName",
         '"<your-claim>"', "replace it",
