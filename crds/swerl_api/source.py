@@ -43,7 +43,7 @@ class HuggingFaceSource(ApiModel):
     id: Text = Field(min_length=1)
     """Repository id, e.g. Qwen/Qwen3-4B or SumanthRH/SWE-Gym-Subset."""
     revision: Text = "main"
-    """Branch, tag or commit; a commit makes the run repeatable."""
+    """Branch, tag or commit; a commit makes the run repeatable. The condition Validated names others, which float."""
     config: Text | None = None
     """Configuration of a data set that has several; ignored for models."""
     split: Text | None = None

@@ -6,6 +6,7 @@ every missing thing at once, each with the command or field that fixes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from swerl_api import (
@@ -27,6 +28,7 @@ from ..ray.cluster import RAY_API
 
 Reference = tuple[str, str, str]  # (resource, name, the field that names it)
 HOST_PATHS = ("refuse", "allow")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 async def missing_objects(
@@ -66,13 +68,30 @@ def egress_warning(sandbox: SandboxSpec) -> str:
     )
 
 
+def floating_warning(spec: SweRLJobSpec | SweEvalSpec) -> str:
+    """Message of a valid spec that names a branch or tag of Hugging Face; empty for others, such as evaluations."""
+    if not isinstance(spec, SweRLJobSpec):
+        return ""
+    sources = {"model.source": spec.model.source, "tasks.source": spec.tasks.source}
+    sources |= {"judge.model": spec.judge.model} if spec.judge else {}
+    sources |= {"evaluation.source": spec.evaluation.source} if spec.evaluation else {}
+    hubs = {field: source.hugging_face for field, source in sources.items() if source.hugging_face}
+    floating = [f"{field} {hub.id}@{hub.revision}" for field, hub in hubs.items() if not COMMIT.fullmatch(hub.revision)]
+    if not floating:
+        return ""
+    return (
+        f"revisions float: {', '.join(floating)}; set huggingFace.revision to a commit (40 hexadecimal digits) to get"
+        " the same files again"
+    )
+
+
 def validated_message(spec: SweRLJobSpec | SweEvalSpec) -> str:
     """What the author of a valid spec should know; empty for most."""
     newer = ""
     if spec.ignored_fields:
         fields = ", ".join(f"spec.{field}" for field in spec.ignored_fields)
         newer = f"this operator is older than the object's CRD and ignores {fields}; upgrade the chart"
-    return "; ".join(filter(None, [egress_warning(spec.sandbox), newer]))
+    return "; ".join(filter(None, [egress_warning(spec.sandbox), floating_warning(spec), newer]))
 
 
 async def image_set_problem(api: KubeClient, namespace: str, sandbox: SandboxSpec) -> Problem | None:
