@@ -37,6 +37,7 @@ from .sampled import SampledRecording
 from .streaming import KEEP_ALIVE, streamed
 
 MAX_BODY = 64 << 20  # bytes of a request
+JSON = "application/json"  # browsers send it to other origins only if these agree (CSRF)
 CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
 APIS: Mapping[str, Api] = {CHAT: ChatApi(), MESSAGES: MessagesApi(), RESPONSES: ResponsesApi()}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -154,6 +155,9 @@ class Endpoints(ABC):
 
     async def _exchange(self, api: Api, request: web.Request) -> tuple[Recording, Exchange]:
         recording = self._recording(request)
+        if request.content_type != JSON:
+            message = f"the body is {request.content_type}; send it as Content-Type: {JSON}"
+            raise Refusal(415, "invalid_request_error", "unsupported_media_type", message)
         try:
             body = json.loads(await request.read())
         except ValueError as error:

@@ -123,6 +123,7 @@ async def test_gateways_own_url_takes_the_key_as_api_key(opened: Open) -> None:
     assert episode.recording.answers == 1
 
 
+JSON = {"Content-Type": "application/json"}
 IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "data:"}}]
 
 
@@ -160,8 +161,18 @@ async def test_invalid_json_and_unknown_paths_are_refused_in_the_same_format(ope
     async with opened() as episode:
         http = episode.client._client
         for path, status in (("chat/completions", 400), ("embeddings", 404)):
-            response = await http.post(f"{episode.endpoint.base_url}/{path}", content=b"{")
+            response = await http.post(f"{episode.endpoint.base_url}/{path}", content=b"{", headers=JSON)
             assert (response.status_code, set(response.json()["error"])) == (
                 status,
                 {"message", "type", "param", "code"},
             )
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages", "messages/count_tokens"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_form_of_a_web_page_is_refused(opened: Open, path: str, kind: str) -> None:
+    async with opened("never") as episode:
+        http, url = episode.client._client, f"{episode.endpoint.base_url}/{path}"
+        response = await http.post(url, content=b"{}", headers={"Content-Type": kind} if kind else {})
+    assert (response.status_code, episode.recording.answers) == (415, 0)
+    assert "Content-Type: application/json" in response.json()["error"]["message"]
