@@ -21,7 +21,7 @@ def read_tokenizer(path: Path, chat_template: str | None = None) -> Any:
     from transformers import AutoTokenizer  # seconds of import that light commands need not pay
 
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(path), use_fast=True)
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(path), use_fast=True, trust_remote_code=False)
     except Exception as error:  # files that are no tokenizer's raise anything, bare Exceptions among them
         raise TokenizerError(f"no tokenizer at {path}: {error}") from error
     if chat_template:
