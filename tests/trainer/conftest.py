@@ -17,11 +17,10 @@ CHAT_TEMPLATE = (
 )
 
 
-def write_model(folder: Path, seed: int) -> Path:
-    """A random two-layer Qwen3 with a byte-level tokenizer, in Hugging Face format."""
-    import torch
+def write_tokenizer(folder: Path) -> None:
+    """A byte-level tokenizer of 259 tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -32,6 +31,14 @@ def write_model(folder: Path, seed: int) -> Path:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT_TEMPLATE
     ).save_pretrained(folder)
+
+
+def write_model(folder: Path, seed: int) -> Path:
+    """A random two-layer Qwen3 with a byte-level tokenizer, in Hugging Face format."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    write_tokenizer(folder)
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=VOCABULARY,

@@ -23,8 +23,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.ports import free_port
 
+from .families import VOCABULARY
+
 RANKS = Path(__file__).with_name("ranks.py")
-VOCABULARY = 320
 DEEP = 8  # layers of the deep model
 
 MakeConfig = Callable[..., RankConfig]

@@ -9,7 +9,7 @@ import pytest
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.device import Device
 
-from .test_families import GLM, make_model
+from .families import GLM, make_model
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start

@@ -21,7 +21,7 @@ from swerl_trainer.megatron.model import export_adapters
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from .test_families import MODELS, make_model
+from .families import MODELS, make_model
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start

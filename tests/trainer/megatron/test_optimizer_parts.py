@@ -16,7 +16,7 @@ from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.optimizer_parts import boxes
 from torch import Tensor
 
-from .test_families import MODELS, make_model
+from .families import MODELS, make_model
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
