@@ -1,4 +1,4 @@
-"""What a job may not tell its engines."""
+"""Arguments of engines that a job may not set."""
 
 from __future__ import annotations
 
