@@ -275,7 +275,7 @@ async def test_damaged_file_is_fetched_again(session: Session, image_folder: Ima
     digests(image_folder, f"[ -e {tmp_path}/sent ] || {{ : >{tmp_path}/sent; printf '%064d  -\\n' 0; exit; }}")
     (tmp_path / "file").write_bytes(b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"
-    assert (tmp_path / "told").exists()
+    assert (tmp_path / "sent").exists()
 
 
 async def test_file_that_stays_damaged_raises(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
 def test_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
-    ending = pod(0, PodStage.TERMINATING, disruption="PodDeleted", message="somebody", version=2)
+    ending = pod(0, PodStage.TERMINATING, disruption="PodDeleted", message="an administrator", version=2)
     store.put_pod("uid-g", ending)
     store.put_pod("uid-g", pod(0, PodStage.TERMINATED, reason="Completed", version=3))
     last = pod(0, PodStage.TERMINATED, reason="Completed", version=4)
