@@ -141,6 +141,9 @@ async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Te
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore", str(RECEIVER), f"tcp://{address}:{port}", str(folder)
     )
+    while not (folder / "ready").exists():  # it imports SGLang, which takes long on a busy machine
+        assert process.returncode is None, "the receiver has ended"
+        await asyncio.sleep(0.1)
     await group.connect_engines(part.rank, address, port, world_size=2, group_name="w", backend="gloo", timeout=60)
     for _ in range(2):
         await group.prepare_bucket(part)
