@@ -22,6 +22,7 @@ from swerl_api import AgentSpec
 from swerl_api.addresses import url_host
 
 from swerl_agent.episode import ChatCompletions, Engine, HFTokenizer
+from swerl_agent.json_body import content_type_problem
 from swerl_agent.listening import listening_site
 
 from . import wire
@@ -37,7 +38,6 @@ from .sampled import SampledRecording
 from .streaming import KEEP_ALIVE, streamed
 
 MAX_BODY = 64 << 20  # bytes of a request
-JSON = "application/json"  # browsers send it to other origins only if these agree (CSRF)
 CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
 APIS: Mapping[str, Api] = {CHAT: ChatApi(), MESSAGES: MessagesApi(), RESPONSES: ResponsesApi()}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -155,9 +155,8 @@ class Endpoints(ABC):
 
     async def _exchange(self, api: Api, request: web.Request) -> tuple[Recording, Exchange]:
         recording = self._recording(request)
-        if request.content_type != JSON:
-            message = f"the body is {request.content_type}; send it as Content-Type: {JSON}"
-            raise Refusal(415, "invalid_request_error", "unsupported_media_type", message)
+        if problem := content_type_problem(request):
+            raise Refusal(415, "invalid_request_error", "unsupported_media_type", problem)
         try:
             body = json.loads(await request.read())
         except ValueError as error:

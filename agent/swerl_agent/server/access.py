@@ -16,6 +16,8 @@ from aiohttp.typedefs import Handler, Middleware
 from swerl_api.addresses import LOOPBACK
 from yarl import URL
 
+from swerl_agent.json_body import content_type_problem
+
 RUN = "/run"
 
 
@@ -34,9 +36,8 @@ class ServerAccess:
             return None
         if self.token is not None and not _is_token(request.headers.get("Authorization", ""), self.token):
             return 401, "send the server's token: Authorization: Bearer TOKEN"
-        if request.content_type != "application/json":
-            return 415, f"the body is {request.content_type}; send it as Content-Type: application/json"
-        return None
+        problem = content_type_problem(request)
+        return (415, problem) if problem else None
 
 
 def access_middleware(access: ServerAccess, refuse: Callable[[int, str], web.Response]) -> Middleware:
