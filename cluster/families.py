@@ -34,9 +34,9 @@ def check_kernel(families: Families) -> None:
         raise ClusterError(f"the kernel has no IPv6 ({_IPV6_SETTINGS} does not exist): unset {_VARIABLE}")
 
 
-def is_ipv6(address: str) -> bool:
-    """Whether an address or network is one of IPv6."""
-    return ":" in address
+def family_of(address: str) -> str:
+    """The family of an address or network."""
+    return IPV6 if ":" in address else IPV4
 
 
 def routed_networks(family: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

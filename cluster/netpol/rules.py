@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cluster.families import IPV4, IPV6, SINGLE_STACK, Families, is_ipv6
+from cluster.families import IPV4, IPV6, SINGLE_STACK, Families, family_of
 from cluster.netpol.objects import ObservedObjects, Pod, Policy, applying, selects
 from cluster.watch import Json
 
@@ -30,10 +30,6 @@ _LAYERS = {IPV4: _Layer("ip", "ipv4_addr", ""), IPV6: _Layer("ip6", "ipv6_addr",
 _NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"  # IPv6's ARP: it opens no connection
 
 
-def _family(address: str) -> str:
-    return IPV6 if is_ipv6(address) else IPV4
-
-
 @dataclass(frozen=True)
 class Scope:
     """Where the rules apply: one value of each family, IPv4 first."""
@@ -44,7 +40,7 @@ class Scope:
 
     @property
     def families(self) -> Families:
-        return tuple(_family(cidr) for cidr in self.pod_cidrs)
+        return tuple(family_of(cidr) for cidr in self.pod_cidrs)
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Rules:
         )
 
     def _sets(self, family: str) -> str:
-        layer, known = _LAYERS[family], sorted(address for address in self.known if _family(address) == family)
+        layer, known = _LAYERS[family], sorted(address for address in self.known if family_of(address) == family)
         verdicts = f"type {layer.type} : verdict;"
         return (
             f"  set known{layer.suffix} {{ type {layer.type}; {_elements(known)} }}\n"
@@ -88,7 +84,7 @@ EMPTY = Rules("", frozenset(), {}, {})
 def render(observed: ObservedObjects, families: Families = SINGLE_STACK) -> Rules:
     """Rules of a complete observation, for these families of addresses."""
     found = sorted(observed.addresses().items())
-    addresses = {address: pod for address, pod in found if _family(address) in families}
+    addresses = {address: pod for address, pod in found if family_of(address) in families}
     policies = sorted((observed.policies or {}).values(), key=lambda each: (each.namespace, each.name))
     chains: dict[str, str] = {}
     maps: dict[str, dict[str, str]] = {"Egress": {}, "Ingress": {}}
@@ -157,7 +153,7 @@ class _Chain:
                 yield from ((self._address(ip), pod) for ip, pod in members.items())
                 continue
             for family in self.families:
-                if of_family := [ip for ip in members if _family(ip) == family]:
+                if of_family := [ip for ip in members if family_of(ip) == family]:
                     yield self._address(f"{{ {', '.join(of_family)} }}", family), own
 
     def _is_peer(self, pod: Pod, peer: Json) -> bool:
@@ -170,14 +166,14 @@ class _Chain:
         return selects(peer.get("podSelector") or {}, pod.labels)
 
     def _address(self, value: str, family: str | None = None) -> str:
-        match = _LAYERS[family or _family(value)].match
+        match = _LAYERS[family or family_of(value)].match
         return f"{match} {'daddr' if self.direction == 'Egress' else 'saddr'} {value} "
 
     def _block(self, block: Json) -> str:
-        family = _family(block["cidr"])
+        family = family_of(block["cidr"])
         if family not in self.families:
             return ""
-        excepted = [f"!= {_network(cidr)}" for cidr in block.get("except") or [] if _family(cidr) == family]
+        excepted = [f"!= {_network(cidr)}" for cidr in block.get("except") or [] if family_of(cidr) == family]
         return "".join(self._address(value, family) for value in (_network(block["cidr"]), *excepted))
 
 
@@ -260,7 +256,7 @@ def _forwarded(layer: _Layer, cidr: str, host: str, uplink: str) -> list[str]:
 
 
 def _jumps(chain_of: Mapping[str, str], family: str) -> list[str]:
-    return [text for address, text in _elements_by_address(chain_of).items() if _family(address) == family]
+    return [text for address, text in _elements_by_address(chain_of).items() if family_of(address) == family]
 
 
 def _elements_by_address(chain_of: Mapping[str, str]) -> dict[str, str]:
@@ -278,5 +274,5 @@ def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) 
         f"{verb} element inet {TABLE} {name}{layer.suffix} {{ {', '.join(items)} }}"
         for family, layer in _LAYERS.items()
         for verb, addresses, texts in (("delete", removed, before), ("add", new, after))
-        if (items := [texts[address] for address in addresses if _family(address) == family])
+        if (items := [texts[address] for address in addresses if family_of(address) == family])
     ]
