@@ -8,18 +8,12 @@ import pytest
 
 from cluster.layout import Cluster
 from tests.control_plane.cluster.probe_namespace import Json, ProbeNamespace
-from tests.control_plane.cluster.test_netpol import policies, reached
+from tests.control_plane.cluster.test_netpol import CLIENT, PORTS, policies, policy, reached
 from tests.ipv6.conftest import addresses
 
 __all__ = ["policies"]
 
-CLIENT = {"podSelector": {"matchLabels": {"role": "sandbox"}}}
-PORTS = [{"name": "web", "containerPort": 8080}]
 EVERYTHING = {"pod", "other port", "other namespace", "service", "apiserver"}
-
-
-def policy(name: str, **spec: object) -> Json:
-    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
 
 
 def dual_stack_service(name: str, role: str) -> Json:

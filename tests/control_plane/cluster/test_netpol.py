@@ -17,8 +17,8 @@ from tests.control_plane import pod_network
 from tests.control_plane.cluster.probe_namespace import Json, ProbeNamespace
 from tests.ports import free_port
 
-_PORTS = [{"name": "web", "containerPort": 8080}]
-_CLIENT = {"podSelector": {"matchLabels": {"role": "sandbox"}}}
+PORTS = [{"name": "web", "containerPort": 8080}]
+CLIENT = {"podSelector": {"matchLabels": {"role": "sandbox"}}}
 _BEFORE_POLICY, _AFTER_POLICY = -200, -100  # its own priority is -150
 _ALL = {"pod", "other port", "other namespace", "apiserver service", "apiserver node", "dns", "dns tcp"}
 
@@ -28,9 +28,9 @@ def targets(running: Cluster, probes: ProbeNamespace, other_probes: ProbeNamespa
     """Everything that a client could reach: target name -> kind:address."""
     probes.apply(
         probes.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
-        probes.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=_PORTS),
+        probes.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=PORTS),
     )
-    other_probes.apply(other_probes.pod("server", "serve", "8080", labels={"role": "server"}, ports=_PORTS))
+    other_probes.apply(other_probes.pod("server", "serve", "8080", labels={"role": "server"}, ports=PORTS))
     client, server = probes.wait_running("client", "server")["server"], other_probes.wait_running("server")["server"]
     return {
         "pod": f"tcp:{client}:8080",
@@ -51,7 +51,7 @@ def policies(probes: ProbeNamespace) -> Iterator[None]:
     probes.kubectl("delete", "networkpolicy", "--all")
 
 
-def _policy(name: str, **spec: object) -> Json:
+def policy(name: str, **spec: object) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
 
 
@@ -138,7 +138,7 @@ def _other_end(pod: Path, node: Path) -> str:
 
 @pytest.mark.usefixtures("policies")
 def test_deny_all_blocks_everything(probes: ProbeNamespace, targets: dict[str, str]) -> None:
-    probes.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+    probes.apply(policy("deny", **CLIENT, policyTypes=["Egress", "Ingress"]))
     assert reached(probes, targets, set()) == set()
 
 
@@ -150,8 +150,8 @@ def test_egress_rules_add_up_and_open_nothing_else(probes: ProbeNamespace, targe
     egress_rule = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 8080}]}
     two = {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}
     three = {"to": [namespace_peer], "ports": [{"port": "web"}]}
-    probes.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[egress_rule]),
-                _policy("more", **_CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
+    probes.apply(policy("one", **CLIENT, policyTypes=["Egress"], egress=[egress_rule]),
+                policy("more", **CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
     assert reached(probes, targets, {"pod", "dns", "other namespace"}) == {"pod", "dns", "other namespace"}
 
 
@@ -160,7 +160,7 @@ def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace
     address = targets["other namespace"].split(":")[1]
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{address}/32"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
-    probes.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
+    probes.apply(policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
     assert reached(probes, targets, {"pod"}) == {"pod"}
 
 
@@ -168,8 +168,8 @@ def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace
 def test_ingress_policy_matches_the_source_and_exempts_the_node(
     probes: ProbeNamespace, other_probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
-    rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
-    probes.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
+    rule = {"from": [CLIENT], "ports": [{"port": "web"}]}
+    probes.apply(policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
     assert reached(probes, targets, _ALL - {"other port"}) == _ALL - {"other port"}
     assert other_probes.reachability("server", {"pod": targets["pod"]}) == {"pod": False}
     assert probes.exec("server", "exit", "3").returncode == 3
@@ -177,7 +177,7 @@ def test_ingress_policy_matches_the_source_and_exempts_the_node(
 
 @pytest.mark.usefixtures("policies")
 def test_first_packet_of_a_new_pod_meets_its_final_rules(probes: ProbeNamespace, targets: dict[str, str]) -> None:
-    probes.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+    probes.apply(policy("deny", **CLIENT, policyTypes=["Egress", "Ingress"]))
     server = targets["pod"].removeprefix("tcp:")
     denied, free = [f"denied{i}" for i in range(4)], [f"free{i}" for i in range(2)]
     probes.apply(
