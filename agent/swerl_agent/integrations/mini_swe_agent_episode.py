@@ -40,7 +40,6 @@ from .mini_swe_agent import merged, observed
 from .mini_swe_agent_config import unused_keys
 from .mini_swe_agent_templates import failed_template, sandbox_templates
 
-sandbox_templates()
 litellm.suppress_debug_info = True  # it prints advice at every error
 for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1"]))
@@ -71,6 +70,7 @@ class MiniSweAgent:
     @classmethod
     def of(cls, protocol: AgentProtocol, config: str | None = None) -> MiniSweAgent:
         """With the YAML `config`, by default mini-swe-agent's own for SWE-bench; raises PromptError."""
+        sandbox_templates()
         name = "swebench_backticks.yaml" if protocol.fence else "swebench.yaml"
         own = Path(minisweagent.__file__).parent / "config" / "benchmarks" / name
         try:

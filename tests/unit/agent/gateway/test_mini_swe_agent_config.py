@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,8 @@ async def test_template_reaches_no_internals_of_the_process(
 
 
 def test_no_module_of_the_agent_renders_outside_the_sandbox() -> None:
+    import_module("minisweagent.models.utils.actions_toolcall_response")  # another test's agent may have it imported
+    MiniSweAgent.of(PROTOCOLS[TEXT])
     found = [(name, vars(module)) for name, module in sys.modules.items() if name.startswith("minisweagent")]
     modules = [module for name, module in found if not name.startswith("minisweagent.run.")]  # its own commands
     rendering = [module["Template"] for module in modules if "Template" in module]
