@@ -20,7 +20,8 @@ from swerl_trainer.job import Job, Paths
 from swerl_trainer.metrics.sinks import rows
 
 from tests.trainer.conftest import job_document
-from tests.trainer.driver.conftest import RAY_ENVIRONMENT, LocalSandboxes, Watcher, local_worker, start_ray
+from tests.trainer.driver.conftest import LocalSandboxes, Watcher, local_worker
+from tests.trainer.local_ray import RAY_ENVIRONMENT, RESOURCES, start_ray
 
 ENGINES = 2
 
@@ -46,7 +47,7 @@ def run_job(
     job = Job.read(folder / "job.json", Paths(model, folder / "tasks", folder / "held-out", folder / "output"))
     os.environ.update(RAY_ENVIRONMENT)
     with tempfile.TemporaryDirectory(prefix="ray-") as sockets:  # a short path
-        cluster = start_ray(Path(sockets), engines=engines)
+        cluster = start_ray(Path(sockets), RESOURCES | {"engine": engines})
         try:
             ray.init(address=f"127.0.0.1:{cluster.port}", log_to_driver=False)
             asyncio.run(_train(job, sandboxes))

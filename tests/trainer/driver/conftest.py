@@ -6,15 +6,8 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -24,19 +17,12 @@ from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult, NodeCounts
 from swerl_agent.tasks import GroundTruth, Task
-from swerl_trainer.engines.server import free_port
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
-RAY_START = Path(__file__).parents[3] / "trainer" / "swerl_trainer" / "ray_start"
-RAY_ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",  # a cluster for one test needs no token in the home folder
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_raylet_start_wait_time_s": "300",
-    "RAY_worker_niceness": "0",  # not behind everything else on this machine
-    "PYTHONPATH": os.pathsep.join([str(RAY_START), *filter(None, sys.path)]),
-}
+from ..local_ray import ray_cluster
+
 TASKS = 5
 PROMPTS = Prompts("You fix code.", "{{ task }}", "One command, please.", "{{ output.output }}")
 PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{mark}\n"
@@ -180,64 +166,3 @@ def make_worker(sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Calla
 def local_ray() -> Iterator[None]:
     with ray_cluster():
         yield
-
-
-@contextlib.contextmanager
-def ray_cluster() -> Iterator[None]:
-    """A Ray cluster of this machine with the custom resources of the Ray Pods, and this process connected to it."""
-    import ray
-
-    # a short path: sockets lie in it
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray-") as folder:
-        for name, value in RAY_ENVIRONMENT.items():
-            patch.setenv(name, value)
-        cluster = start_ray(Path(folder))
-        try:
-            ray.init(address=f"127.0.0.1:{cluster.port}", log_to_driver=False)
-            yield
-        finally:
-            ray.shutdown()
-            cluster.stop()
-
-
-@dataclass
-class RayCluster:
-    """A running `ray start --block`."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-
-    def stop(self) -> None:
-        """Its parts end with SIGTERM; `ray start` itself does not, and has nothing left to do then."""
-        os.killpg(self.process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def start_ray(folder: Path, *, engines: int = 1) -> RayCluster:
-    """A head node on free ports, with room for `engines`; returns when it takes connections."""
-    port, agent, listen, environment, export = (free_port("127.0.0.1") for _ in range(5))
-    log = folder / "start.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
-                *(f"--dashboard-agent-grpc-port={agent}", f"--dashboard-agent-listen-port={listen}"),
-                *(f"--runtime-env-agent-port={environment}", f"--metrics-export-port={export}"),
-                *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
-                *("--object-store-memory=100000000", f"--temp-dir={folder}"),
-                f'--resources={{"train": 1, "engine": {engines}, "rollout": 1}}',
-            ],
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + 180
-    while b"Ray runtime started" not in log.read_bytes():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.5)
-    return RayCluster(process, port)

@@ -29,7 +29,8 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.trainer.conftest import job_document
 
-from .conftest import LocalSandboxes, Watcher, local_worker, ray_cluster
+from ..local_ray import ray_cluster
+from .conftest import LocalSandboxes, Watcher, local_worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

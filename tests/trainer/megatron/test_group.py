@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import ray
-import swerl_trainer.megatron
 import torch
 from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
@@ -26,59 +21,19 @@ from swerl_trainer.megatron.errors import LayoutError, TrainerError
 from swerl_trainer.megatron.group import RESOURCE_PER_RANK, TrainGroup
 from swerl_trainer.megatron.rank import TrainRank
 
-from tests.ports import free_port
+from ..local_ray import ray_cluster
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig
 
-RAY_START = Path(swerl_trainer.megatron.__file__).parents[1] / "ray_start"
 RECEIVER = Path(__file__).with_name("receiver.py")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """A Ray head of this machine with the resource that places ranks, started as a Ray Pod starts it."""
-    environ = {
-        **os.environ,
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PYTHONPATH": os.pathsep.join([str(RAY_START), *(p for p in sys.path if p)]),
-    }
-    port, *agents = (free_port() for _ in range(5))
-    flags = ("dashboard-agent-grpc", "dashboard-agent-listen", "runtime-env-agent", "metrics-export")
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray-") as folder:
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        head = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
-                *(f"--{flag}-port={agent}" for flag, agent in zip(flags, agents, strict=True)),
-                *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
-                *("--object-store-memory=100000000", f"--temp-dir={folder}", '--resources={"train": 2}'),
-            ],
-            env=environ,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            connect(f"127.0.0.1:{port}", head)
-            yield
-        finally:
-            ray.shutdown()
-            os.killpg(head.pid, signal.SIGTERM)
-            head.wait(60)
-
-
-def connect(address: str, head: subprocess.Popen[bytes], seconds: float = 240.0) -> None:
-    """Join the Ray at `address` as soon as it takes connections."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            ray.init(address=address, log_to_driver=False)
-            return
-        except (ConnectionError, RuntimeError):
-            assert head.poll() is None, f"ray start ended with {head.returncode}"
-            assert time.monotonic() < deadline, f"no Ray at {address} after {seconds:.0f} s"
-            time.sleep(2)
+    """A Ray head of this machine with the resource that places ranks."""
+    with ray_cluster({"train": 2}):
+        yield
 
 
 @pytest.fixture
