@@ -46,8 +46,8 @@ class CheckpointSpec(ApiModel):
     """Also write the weights, adapters merged, to `exports/step-<step>` of the job's folder; absent: no exports."""
     mirror: Annotated[str, Field(max_length=512, pattern=r"^[a-z][a-z0-9+]*://.+$")] | None = None
     """Object storage, as fsspec names it: `s3://bucket/folder`, `gs://bucket/folder`. Checkpoints and exports are also
-    copied to `<mirror>/<job>/<uid>`; an attempt whose volume lacks the newest checkpoint fetches it. The trainer image
-    needs the package (s3fs, gcsfs), and the head Pod credentials."""
+    copied to `<mirror>/<job>/<uid>`; an attempt whose volume lacks the newest checkpoint fetches it. The head Pod needs
+    credentials. The trainer images have s3fs and gcsfs; another protocol needs its package in an image of your own."""
     resume: Resume = "auto"
     """auto: an attempt starts from the newest complete checkpoint of this object's earlier attempts, if there is one;
     never: from the model; complete checkpoints stay, and a later `auto` continues from the highest step among them and

@@ -86,6 +86,11 @@ def test_outage_names_the_mirror_and_what_to_do(tmp_path: Path) -> None:
     fetch_missing(mirror, CheckpointStore(tmp_path), "never")
 
 
+@pytest.mark.parametrize("protocol", ["s3", "gs"])
+def test_image_has_the_packages_of_object_storage(protocol: str) -> None:
+    assert protocol in fsspec.get_filesystem_class(protocol).protocol
+
+
 def test_missing_package_is_named_with_what_to_install() -> None:
     with pytest.raises(
         JobError, match=r"checkpoint.mirror nowhere://b/c: .*; install the fsspec package of nowhere://"

@@ -102,6 +102,12 @@ def test_gpu_image_holds_no_test_tools() -> None:
     assert re.findall(r"^(pytest|mypy)\S*==", pins, re.MULTILINE) == []
 
 
+@pytest.mark.parametrize("name", ["trainer-cpu", "trainer-gpu"])
+def test_trainer_images_hold_the_packages_of_object_storage(name: str) -> None:
+    pins = (ROOT / f"requirements/{name}.txt").read_text()
+    assert re.findall(r"^(gcsfs|s3fs)==", pins, re.MULTILINE) == ["gcsfs", "s3fs"]
+
+
 @pytest.mark.parametrize("name", ["operator", "trainer-cpu", "trainer-gpu"])
 def test_every_package_of_an_image_has_hashes(name: str) -> None:
     lines = (ROOT / f"requirements/{name}.txt").read_text().replace("\\\n", " ").splitlines()
