@@ -12,7 +12,7 @@ from cluster.progress import print_error, print_line
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    options = make_parser().parse_args()
     try:
         options.name = layout.cluster_name() if options.name is None else layout.check_name(options.name)
         return int(options.run(options))
@@ -96,7 +96,7 @@ def _running(name: str) -> Cluster:
     return cluster
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cluster", description="A real single-node Kubernetes on this machine")
     parser.add_argument("--name", help="name of the cluster (default: $SWERL_CLUSTER_NAME or 'default')")
     verbs = parser.add_subparsers(required=True, metavar="VERB")

@@ -132,6 +132,19 @@ def _gvisor() -> Target:
     )
 
 
+def _buildx() -> Target:
+    """For tests of the release: the program that reads its bake file."""
+    module = "github.com/docker/buildx"
+    return Target("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=f"-X {module}/version.Version={_pin('buildx', module)}")
+
+
+def _buildkit() -> Target:
+    """For `make test-docker`: the daemon that builds the release's images."""
+    module = "github.com/moby/buildkit"
+    tags = "osusergo netgo static_build seccomp"
+    return Target("buildkit", (f"{module}/cmd/buildkitd",), 1.5, tags=tags)
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "kubernetes": _kubernetes,
     "containerd": _containerd,
@@ -144,6 +157,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "kwok": _kwok,
     "agent-sandbox": _agent_sandbox,
     "kueue": _kueue,
+    "buildx": _buildx,
+    "buildkit": _buildkit,
     "dashboards": lambda: Target("dashboards", ("swerl.dev/cluster/dashboards",), 0.2),  # for tests of the chart
 }
 DEFAULT_TARGETS = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
