@@ -1,7 +1,7 @@
 """Every command of every page is run by a test, or a comment above it names what this machine lacks.
 
-A shell block is checked command by command: the real parser reads `swerl`, make targets and modules exist, and RUN_BY
-names the test that runs such a command. `<!-- needs: network -->` above a block excuses its commands from RUN_BY.
+A shell block is checked command by command: programs have the verbs and options, the real parser reads `swerl`, and
+RUN_BY names the test that runs such a command. `<!-- needs: network -->` above a block excuses its commands from that.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import click
 import pytest
 import yaml
-from swerl_agent.cli import parse, root
+from swerl_agent.cli import parse
 
 from .pages import ROOT, Block, blocks, inline, name, pages
+from .programs import ASSIGNMENT, check_command
 
 LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
 MISSING_REQUIREMENTS = {"docker", "gpu", "hours", "network", "other cluster"}
@@ -97,7 +97,7 @@ RUN_BY = {
     "python -m tests.bench.parity_bench": ("tests/control_plane/grading/test_parity.py", '"tests.bench.parity_bench"'),
 }
 OF_OTHERS = {"from-scripts.md"}  # pages about options of other programs
-ASSIGNMENT = re.compile(r"^[A-Z_]+=")
+PROGRAM = re.compile(r"(make|swerl|kubectl|helm|uv|python3? -m)\b")
 
 
 @pytest.mark.parametrize("block", blocks(), ids=str)
@@ -135,9 +135,8 @@ def test_no_block_is_indented(page: Path) -> None:
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_inline_commands_and_options_exist(page: Path) -> None:
     for code in inline(page):
-        words = code.split()
-        if words[0] in ("make", "swerl") or words[1:2] == ["-m"]:
-            check_module(words)
+        if PROGRAM.match(code):
+            check_command(shlex.split(code))
         for option in re.findall(r"^--[a-z][a-z-]+", code) if page.name not in OF_OTHERS else []:
             assert option in options(), f"{name(page)}: no command has the option {option}"
 
@@ -161,12 +160,14 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
 
 
 def check(words: list[str], block: Block) -> None:
+    check_command(words)
     words = list(words)
     while ASSIGNMENT.match(words[0]) and len(words) > 1:
         words.pop(0)
-    check_module(words)
     if words[0] == "swerl":
         parse(words[1:])
+    elif words[:3] == ["kubectl", "apply", "-f"]:
+        assert (ROOT / words[3]).is_file(), f"no file {words[3]}"
     if not block.needs:
         command = " ".join(words)
         prefix = max((begin for begin in RUN_BY if command.startswith(begin)), key=len, default=None)
@@ -175,34 +176,6 @@ def check(words: list[str], block: Block) -> None:
         )
         file, proof = RUN_BY[prefix]
         assert proof in (ROOT / file).read_text(), f"{file} no longer runs `{prefix}`"
-
-
-def check_module(words: list[str]) -> None:
-    """Make targets, modules, `swerl` verbs and files that a command names exist."""
-    if words[0] == "make":
-        named = {word for word in words[1:] if not ASSIGNMENT.match(word)}
-        assert named <= targets(), f"no such target: {shlex.join(words)}"
-    elif words[:2] in (["python", "-m"], ["python3", "-m"]) and words[2] not in ("pytest", "unittest"):
-        path = words[2].replace(".", "/")
-        places = [ROOT / folder / path for folder in (".", "agent", "trainer", "operator", "crds")]
-        assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), f"no module {words[2]}"
-    elif words[0] == "swerl":
-        verbs: click.Command = root
-        for word in words[1:3]:
-            if not isinstance(verbs, click.Group) or word.startswith("-"):
-                break
-            found = verbs.get_command(click.Context(verbs), word)
-            assert found, f"no such command: {shlex.join(words)}"
-            verbs = found
-    elif words[:3] == ["kubectl", "apply", "-f"]:
-        assert (ROOT / words[3]).is_file(), f"no file {words[3]}"
-
-
-@cache
-def targets() -> frozenset[str]:
-    """Targets of all makefiles."""
-    makefiles = "".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*/*.mk")))
-    return frozenset(re.findall(r"^([a-z0-9-]+):", makefiles, re.MULTILINE))
 
 
 @cache
