@@ -108,7 +108,7 @@ test-ipv6: venv ## start a second, dual-stack cluster, test sandboxes and polici
 	@trap '$(IPV6_CLUSTER) $(PYTHON) -m cluster down --purge' EXIT && export $(IPV6_CLUSTER) && \
 	$(PYTHON) -m cluster up && $(PYTHON) -m images sandbox-base && $(PYTEST) tests/ipv6
 
-test-docker: venv ## build and push the images with a docker that is started for it
+test-docker: venv ## build and push the images with a docker, and those of a release with a BuildKit, started for it
 	$(PYTEST) tests/docker
 
 test-browser: venv ## test the console's pages in headless Chromium, their accessibility too

@@ -135,11 +135,12 @@ def _gvisor() -> Target:
 def _buildx() -> Target:
     """For tests of the release: the program that reads its bake file."""
     module = "github.com/docker/buildx"
-    return Target("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=f"-X {module}/version.Version={_pin('buildx', module)}")
+    stamp = f"-X {module}/version.Version={_pin('buildx', module)}"
+    return Target("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=stamp)
 
 
 def _buildkit() -> Target:
-    """For `make test-docker`: the daemon that builds the release's images."""
+    """For `make test-docker`: the daemon that makes the images of a release."""
     module = "github.com/moby/buildkit"
     tags = "osusergo netgo static_build seccomp"
     return Target("buildkit", (f"{module}/cmd/buildkitd",), 1.5, tags=tags)

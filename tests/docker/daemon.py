@@ -118,7 +118,7 @@ def running_docker(folder: Path, *, buildkit: bool) -> Iterator[DockerDaemon]:
     (folder / "daemon.json").write_text(json.dumps({"dns": [RESOLVER], "features": features}))
     (folder / "config").mkdir()
     (folder / "config/config.json").write_text("{}")
-    (folder / "registry.yml").write_text(_registry(folder / "registry", port))
+    (folder / "registry.yml").write_text(registry_settings(folder / "registry", port))
     namespace_options = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (folder / "dockerd.log").open("w") as log:
         start = ["unshare", *namespace_options, "sh", "-ec", START, "sh", str(folder), cgroup]
@@ -130,11 +130,11 @@ def running_docker(folder: Path, *, buildkit: bool) -> Iterator[DockerDaemon]:
                 _load_debian(daemon)
                 yield daemon
         finally:
-            _end(docker)
-            _remove_cgroups(cgroup)
+            end_namespaces(docker)
+            remove_cgroups(cgroup)
 
 
-def _registry(storage: Path, port: int) -> str:
+def registry_settings(storage: Path, port: int) -> str:
     return f"""version: 0.1
 log: {{level: error, accesslog: {{disabled: true}}}}
 storage: {{filesystem: {{rootdirectory: {json.dumps(str(storage))}}}}}
@@ -180,7 +180,7 @@ def _load_debian(daemon: DockerDaemon) -> None:
         daemon.run("docker", "build", "-t", DEBIAN, str(context))
 
 
-def _end(docker: subprocess.Popen[bytes]) -> None:
+def end_namespaces(docker: subprocess.Popen[bytes]) -> None:
     """Returns when every process of the namespaces is gone, which is when their first one is."""
     for first in Path(f"/proc/{docker.pid}/task/{docker.pid}/children").read_text().split():
         os.kill(int(first), signal.SIGTERM)
@@ -192,7 +192,7 @@ def _end(docker: subprocess.Popen[bytes]) -> None:
         raise
 
 
-def _remove_cgroups(name: str) -> None:
+def remove_cgroups(name: str) -> None:
     """Groups that no process is in any more, the innermost first."""
     for top in [*Path("/sys/fs/cgroup").glob(name), *Path("/sys/fs/cgroup").glob(f"*/{name}")]:
         for group in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
