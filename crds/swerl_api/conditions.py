@@ -149,6 +149,7 @@ class ImageSetReason:
     ALL_PRESENT = "AllPresent"
     PULLING = "Pulling"
     PULL_FAILED = "PullFailed"
+    POD_REFUSED = "PodRefused"  # by admission: a quota, a LimitRange, Pod Security, a webhook
     NO_NODES = "NoNodes"
     LIST_MISSING = "ListMissing"
     INVALID_SPEC = "InvalidSpec"

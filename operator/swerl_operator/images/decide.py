@@ -26,6 +26,7 @@ class PullFailures:
     count: int
     retry_at: float  # seconds, on the clock of `decide`
     message: str
+    refused: bool = False  # the API server refused the last Pod: no node has tried to pull
 
 
 @dataclass
@@ -90,12 +91,14 @@ def missing(images: Sequence[str], nodes: Sequence[str], history: PullHistory) -
     return {node: [image for image in images if image not in history.pulled.get(node, ())] for node in nodes}
 
 
-def record_failure(history: PullHistory, target: PullTarget, message: str, now: float) -> None:
+def record_failure(
+    history: PullHistory, target: PullTarget, message: str, now: float, *, refused: bool = False
+) -> None:
     """Count one more failure and schedule the retry."""
     before = history.failures.get(target)
     count = before.count + 1 if before else 1
     delay = min(MIN_RETRY_SECONDS * 2 ** min(count - 1, 16), MAX_RETRY_SECONDS)
-    history.failures[target] = PullFailures(count, now + delay, message)
+    history.failures[target] = PullFailures(count, now + delay, message, refused)
 
 
 def _missing_targets(images: Sequence[str], nodes: Sequence[str], history: PullHistory) -> Iterator[PullTarget]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, ImageSetReason, SweImageSetSpec, SweImageSetStatus
 from swerl_api.names import IMAGE_SET_LABEL
 from swerl_api.sweimageset import list_hash
-from swerl_kube import Conflict, Forbidden, Invalid, Json, NotFound
+from swerl_kube import BadRequest, Conflict, Forbidden, Json, NotFound
 
 from ..context import OperatorContext
 from ..owned import ForeignObject, ensure_owned, foreign_message, has_owner
@@ -135,9 +135,9 @@ class ImageSetReconciler:
             except Conflict:
                 if text := await self._foreign(body, pull):
                     record_failure(state.history, target, text, time.monotonic())
-            except (Forbidden, Invalid) as error:  # a quota, a policy, an invalid image: the others go on
+            except (Forbidden, BadRequest) as error:  # a quota, a policy, an invalid image: the others go on
                 text = f"the API server refuses its Pod: {error.message}"
-                record_failure(state.history, target, text, time.monotonic())
+                record_failure(state.history, target, text, time.monotonic(), refused=True)
         return decision
 
     async def _foreign(self, body: Json, pod: Json) -> str:
@@ -152,7 +152,7 @@ class ImageSetReconciler:
         """Create the NetworkPolicy of the set's Pods; why that is impossible."""
         try:
             await ensure_owned(self._api, "networkpolicies", pull_policy(body), "spec")
-        except (ForeignObject, Forbidden, Invalid) as error:
+        except (ForeignObject, Forbidden, BadRequest) as error:
             return f"its Pod would have a network: {error}"
         return None
 

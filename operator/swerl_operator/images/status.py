@@ -8,7 +8,8 @@ from swerl_api import ImageSetCondition, ImageSetReason, SweImageSetSpec, SweIma
 from swerl_api.conditions import ConditionStatus
 from swerl_api.sweimageset import FailedPull, ImageSetPhase, NodeImages, list_hash
 
-from .decide import PullHistory, missing
+from .decide import PullFailures, PullHistory, missing
+from .observe import PullTarget
 
 MAX_LISTED_FAILURES, MAX_LISTED_IMAGES = 50, 100  # entries in a status
 
@@ -55,19 +56,25 @@ def build_status(
             "missing": total,
             "failed": len(exhausted),
             "per_node": per_node,
-            "failures": [
-                FailedPull(image=target[1], node=target[0], tries=failures.count, message=failures.message[:1000])
-                for target, failures in sorted(failing.items())[:MAX_LISTED_FAILURES]
-            ],
+            "failures": [_failed_pull(*each) for each in sorted(failing.items())[:MAX_LISTED_FAILURES]],
             "missing_images": [image for image in images if image in missing_somewhere][:MAX_LISTED_IMAGES],
             "list_hash": list_hash(images),
             "observed_generation": generation,
         }
     )
-    return _with_ready_condition(status, generation)
+    refused = [_failed_pull(*each) for each in sorted(failing.items()) if each[1].refused]
+    return _with_ready_condition(status, refused, generation)
 
 
-def _with_ready_condition(status: SweImageSetStatus, generation: int) -> SweImageSetStatus:
+def _failed_pull(target: PullTarget, failures: PullFailures) -> FailedPull:
+    node, image = target
+    return FailedPull(image=image, node=node, tries=failures.count, message=failures.message[:1000])
+
+
+def _with_ready_condition(
+    status: SweImageSetStatus, refused: Sequence[FailedPull], generation: int
+) -> SweImageSetStatus:
+    """`refused`: pulls whose Pod the API server refuses, which no retry is likely to change."""
     if not status.nodes:
         text = "no ready node matches nodeSelector and tolerations; `kubectl get nodes --show-labels` lists them"
         return blocked_status(status, ImageSetReason.NO_NODES, text, generation)
@@ -75,11 +82,19 @@ def _with_ready_condition(status: SweImageSetStatus, generation: int) -> SweImag
         text = f"{status.images} images on {status.nodes} nodes"
         return _with_condition(status, "Ready", "True", ImageSetReason.ALL_PRESENT, text, generation)
     text = f"{status.missing} of {status.missing + (status.present or 0)} pulls to go"
+    if refused:
+        text += f"; {len(refused)} are refused, the first: {_description(refused[0])}"
+        return _with_condition(status, "Failing", "False", ImageSetReason.POD_REFUSED, text, generation)
     if status.failed:
-        first = status.failures[0]
-        text += f"; {status.failed} fail, the first: {first.image} on {first.node}: {first.message}"
+        text += f"; {status.failed} fail, the first: {_description(status.failures[0])}"
         return _with_condition(status, "Failing", "False", ImageSetReason.PULL_FAILED, text, generation)
+    if status.failures:
+        text += f"; some are tried again, the first: {_description(status.failures[0])}"
     return _with_condition(status, "Pulling", "False", ImageSetReason.PULLING, text, generation)
+
+
+def _description(pull: FailedPull) -> str:
+    return f"{pull.image} on {pull.node}: {pull.message}"
 
 
 def blocked_status(status: SweImageSetStatus, reason: str, message: str, generation: int) -> SweImageSetStatus:

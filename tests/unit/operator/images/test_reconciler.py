@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api import SweImageSetSpec
-from swerl_kube import ApiError, Conflict, Forbidden, Invalid
+from swerl_kube import ApiError, BadRequest, Conflict, Forbidden, Invalid
 from swerl_operator.images.reconciler import PULLING_SECONDS, ImageSetReconciler
 
 Body = dict[str, Any]
@@ -71,17 +71,22 @@ class Server:
     [
         Invalid("POST", 422, "Invalid", "must not have leading or trailing whitespace"),
         Forbidden("POST", 403, "Forbidden", "exceeded quota: pods=10"),
+        BadRequest("POST", 400, "BadRequest", 'admission webhook "policy.example.org" denied the request'),
     ],
 )
-async def test_image_whose_pod_is_refused_is_reported_and_the_others_are_pulled(refusal: ApiError) -> None:
+@pytest.mark.parametrize("retries", [0, 5])
+async def test_image_whose_pod_is_refused_is_reported_at_once_and_the_others_are_pulled(
+    refusal: ApiError, retries: int
+) -> None:
     server = Server([" bad", "good"], {" bad": refusal})
+    server.set["spec"]["retries"] = retries
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     await reconciler.reconcile(("ns", "set"))
     await asyncio.sleep(0.01)  # until another pull may start
     await reconciler.reconcile(("ns", "set"))
     assert {*server.pulled} == {"good"}
     [condition] = server.set["status"]["conditions"]
-    assert (condition["status"], condition["reason"]) == ("False", "PullFailed")
+    assert (condition["status"], condition["reason"]) == ("False", "PodRefused")
     assert f"bad on n1: the API server refuses its Pod: {refusal.message}" in condition["message"]
 
 
