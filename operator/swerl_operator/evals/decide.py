@@ -12,7 +12,7 @@ from enum import Enum, auto
 from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_condition_true
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
-from ..checks.pods import cluster_problem, missing_pods, pod_problem
+from ..checks.pods import cluster_problem, missing_pods, pod_problem, sidecars_not_ready
 from ..checks.prerequisites import validated_message
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
@@ -157,7 +157,8 @@ def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: 
 
 def _submit(builder: EvalStatusBuilder, engines: ObservedEngines) -> EvalDecision:
     problem = cluster_problem(engines.cluster or {}, engines.pods)
-    waiting = "; ".join(["the Ray Pods start", *missing_pods(engines.cluster or {}, engines.pods)])
+    missing = missing_pods(engines.cluster or {}, engines.pods)
+    waiting = "; ".join(["the Ray Pods start", *missing, *sidecars_not_ready(engines.pods, "ray-")])
     reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, waiting)
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     builder.phase("Blocked" if problem else "Starting")

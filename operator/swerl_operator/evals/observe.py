@@ -40,7 +40,7 @@ from ..status_builder import is_finished
 from . import manifests
 from .evaluation import ServedEvaluation
 from .prerequisites import engine_references, missing_prerequisites
-from .progress import belongs_to, is_over, read_progress
+from .progress import belongs_to, lacks_pods, read_progress
 
 PROCESS_PODS = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_ENGINE},{ROLE_SHARD},{ROLE_MERGE})"  # no sandbox, no grading
 
@@ -71,7 +71,7 @@ class EvalObservation:
     shards: Json | None = None  # the Indexed Job
     merge: Json | None = None
     pods: Sequence[Json] = ()  # of shards and merge
-    pod_refusal: Problem | None = None  # of shards or merge, while it has no Pod
+    pod_refusal: Problem | None = None  # of shards or merge, while it lacks Pods
     shard_progress: Sequence[EvalProgress] = ()  # one per shard
     merged_progress: EvalProgress | None = None  # of the merge
     checkpoint: str | None = None  # to evaluate
@@ -116,12 +116,13 @@ class EvalObserver:
         return await self._observe_start(evaluation, observed, problems)
 
     async def _pod_refusal(self, observed: EvalObservation) -> Problem | None:
-        """Why the Job that should run has no Pod; its status does not say so."""
+        """Why the Job that should run lacks Pods; its status does not say so. A Pod that was made since refutes it."""
         job = observed.merge or observed.shards
-        if job is None or is_over(job) or any(belongs_to(pod, job) for pod in observed.pods):
+        if job is None or not lacks_pods(job, observed.pods):
             return None
         name = job["metadata"]["name"]
-        message = await pod_refusal(self._api, job["metadata"]["namespace"], name)
+        made = [str(pod["metadata"].get("creationTimestamp") or "") for pod in observed.pods if belongs_to(pod, job)]
+        message = await pod_refusal(self._api, job["metadata"]["namespace"], name, since=max(made, default=""))
         return refusal_problem(f"Job {name}", message) if message else None
 
     async def _observe_start(

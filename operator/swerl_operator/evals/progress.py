@@ -30,6 +30,16 @@ def belongs_to(pod: Json, job: Json) -> bool:
     return bool(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job["metadata"]["name"])
 
 
+def lacks_pods(job: Json, pods: Sequence[Json]) -> bool:
+    """Whether fewer of the Job's Pods live than it should run now."""
+    spec, status = job["spec"], job.get("status") or {}
+    phases = [(pod.get("status") or {}).get("phase") for pod in pods if belongs_to(pod, job)]
+    succeeded = max(int(status.get("succeeded") or 0), phases.count("Succeeded"))
+    left = int(spec.get("completions") or 1) - succeeded - _index_count(status.get("failedIndexes") or "")
+    wanted = 0 if is_over(job) or spec.get("suspend") else min(int(spec.get("parallelism") or 1), left)
+    return sum(phase not in ("Succeeded", "Failed") for phase in phases) < wanted
+
+
 def failure_message(job: Json, pods: Sequence[Json]) -> str:
     """Why the Job failed, with the termination message of one of its failed Pods."""
     conditions = (job.get("status") or {}).get("conditions") or []
@@ -43,6 +53,12 @@ def read_progress(config_map: Json) -> EvalProgress | None:
     """The progress in a process's ConfigMap; None for another ConfigMap."""
     text = (config_map.get("data") or {}).get(PROGRESS_KEY)
     return None if text is None else EvalProgress.model_validate(json.loads(text))
+
+
+def _index_count(indexes: str) -> int:
+    """How many indexes a Job's status lists, as in `1,3-5`."""
+    ranges = [part.partition("-") for part in indexes.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
 
 
 def _exit_message(pod: Json) -> str:

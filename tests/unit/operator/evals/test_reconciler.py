@@ -152,9 +152,13 @@ class ReconciledEval:
         self.api.kept["configmaps", metadata["name"]] = {"metadata": metadata, "data": data}
 
 
-def validated(status: Body) -> Body:
-    found: Body = next(one for one in status["conditions"] if one["type"] == "Validated")
+def find(status: Body, type: str) -> Body:
+    found: Body = next(one for one in status["conditions"] if one["type"] == type)
     return found
+
+
+def validated(status: Body) -> Body:
+    return find(status, "Validated")
 
 
 @pytest.fixture
@@ -194,8 +198,11 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
         "ray.io/cluster": "nightly-engines",
     }  # fmt: skip
     head = {"metadata": {"name": "head", "labels": labels}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
+    head["status"]["containerStatuses"] = [{"name": "istio-proxy", "ready": False}]
     reconciled.api.kept["pods", "head"] = head
-    status = await reconciled.reconcile(3)
+    status = await reconciled.reconcile()
+    assert "container istio-proxy of Pod head, which is not ours" in find(status, "ModelReady")["message"]
+    status = await reconciled.reconcile(2)
     assert status["submission"] == "uid-1-0" and reconciled.api.names("jobs") == []
     reconciled.ray.serving = 1
     await reconciled.reconcile()
