@@ -68,10 +68,16 @@ def kube(kubeconfig: str, namespace: str, crds: None) -> JobNamespace:
 
 
 @pytest.fixture(scope="module")
-def release(kube: JobNamespace) -> Iterator[str]:
-    """The chart of this checkout for this namespace alone, its rights without its process."""
+def served_namespaces(kube: JobNamespace) -> list[str]:
+    """The namespaces of the release and its operator; a module may serve others too."""
+    return [kube.namespace]
+
+
+@pytest.fixture(scope="module")
+def release(kube: JobNamespace, served_namespaces: list[str]) -> Iterator[str]:
+    """The chart of this checkout for these namespaces alone, its rights without its process."""
     name = f"r{os.getpid()}-{os.urandom(2).hex()}"
-    values = ["--set", "replicas=0", "--set", f"namespaces={{{kube.namespace}}}", "--skip-crds"]
+    values = ["--set", "replicas=0", "--set", f"namespaces={{{','.join(served_namespaces)}}}", "--skip-crds"]
     values += ["--set", "hostPathVolumes=allow"]  # as the operator's option below
     scope = ["--kubeconfig", kube.kubeconfig, "--namespace", kube.namespace]
     subprocess.run(["helm", "install", name, str(ROOT / "charts"), *values, *scope], check=True, timeout=120)
@@ -80,15 +86,17 @@ def release(kube: JobNamespace) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def operator(kube: JobNamespace, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """The operator of this namespace, leading, with the rights of the chart and no others."""
+def operator(
+    kube: JobNamespace, release: str, served_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """The operator of these namespaces, leading, with the rights of the chart and no others."""
     home = tmp_path_factory.mktemp("operator")
     config = json.loads(kube.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
     token = kube.kubectl("create", "token", f"{release}-operator", "--duration=2h").strip()
     config["users"][0]["user"] = {"token": token}
     (home / "kubeconfig").write_text(json.dumps(config))
     options = {
-        "namespaces": kube.namespace,
+        "namespaces": ",".join(served_namespaces),
         "lease_namespace": kube.namespace,
         "lease_name": f"{release}-operator",
         "driver_cluster_role": f"{release}-driver",
@@ -99,15 +107,14 @@ def operator(kube: JobNamespace, release: str, tmp_path_factory: pytest.TempPath
         yield running
 
 
-@pytest.fixture
-def job(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
-    """A job that needs nothing but IMAGE, small enough to be scheduled anywhere; deleted after the test."""
+def job_body(kube: JobNamespace, name: str) -> Body:
+    """A job that needs nothing but IMAGE, small enough to be scheduled anywhere."""
     small = {"requests": {"cpu": "10m", "memory": "16Mi"}}
     image = {"image": {"reference": IMAGE, "path": "/etc"}}
-    body: Body = {
+    return {
         "apiVersion": "swerl.dev/v1alpha1",
         "kind": "SweRLJob",
-        "metadata": {"name": f"j{abs(hash(request.node.name)) % 10**6}", "namespace": kube.namespace},
+        "metadata": {"name": name, "namespace": kube.namespace},
         "spec": {
             "model": {"source": dict(image)},
             "tasks": {"source": dict(image)},
@@ -116,5 +123,11 @@ def job(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
             "checkpoint": {"volume": {"hostPath": {"path": f"/tmp/{kube.namespace}"}}},
         },
     }
+
+
+@pytest.fixture
+def job(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
+    """The job, to change one thing of; deleted after the test."""
+    body = job_body(kube, f"j{abs(hash(request.node.name)) % 10**6}")
     yield body
     kube.kubectl("delete", "swerl", body["metadata"]["name"], "--ignore-not-found", check=False)

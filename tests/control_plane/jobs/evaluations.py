@@ -98,11 +98,9 @@ def tasks(kube: JobNamespace, task: Task) -> list[str]:
     return [task_copy.instance_id for task_copy in same]
 
 
-@pytest.fixture
-def evaluation(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
-    """An evaluation that needs `engine` and `tasks`; deleted after the test."""
-    name = f"e{abs(hash(request.node.name)) % 10**6}"
-    body: Body = {
+def evaluation_body(kube: JobNamespace, name: str) -> Body:
+    """An evaluation that needs `engine` and the ConfigMaps `tokenizer` and `tasks`."""
+    return {
         "apiVersion": "swerl.dev/v1alpha1",
         "kind": "SweEval",
         "metadata": {"name": name, "namespace": kube.namespace},
@@ -117,7 +115,13 @@ def evaluation(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[B
             "output": {"volume": {"hostPath": {"path": f"/tmp/{kube.namespace}"}}},
         },
     }
-    yield body
+
+
+@pytest.fixture
+def evaluation(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
+    """The evaluation, to change one thing of; deleted after the test."""
+    name = f"e{abs(hash(request.node.name)) % 10**6}"
+    yield evaluation_body(kube, name)
     kube.kubectl("delete", KIND, name, "--ignore-not-found", check=False)
 
 
