@@ -115,6 +115,7 @@ class SandboxReason:
     WAITING_FOR_CAPACITY = "WaitingForCapacity"
     WAITING_FOR_ISOLATION = "WaitingForIsolation"
     CREATING = "Creating"
+    SIDECAR_NOT_READY = "SidecarNotReady"  # a container that others, such as a mesh, added to the Pod
     UNSCHEDULABLE = "Unschedulable"
     SCHEDULING_GATED = "SchedulingGated"
     PULLING_IMAGE = "PullingImage"

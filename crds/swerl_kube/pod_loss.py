@@ -123,6 +123,22 @@ def container_status(status: Mapping[str, Any], container: str) -> dict[str, Any
     return dict(next(found, {}))
 
 
+def unready_sidecar(status: Mapping[str, Any], container: str) -> tuple[str, str] | None:
+    """Name and state of the first container beside `container` that the Pod waits for; None while there is none."""
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if one.get("name") != container and not one.get("ready"):
+            return str(one.get("name")), _state_words(one.get("state") or {})
+    return None
+
+
+def _state_words(state: Mapping[str, Any]) -> str:
+    if waiting := state.get("waiting"):
+        return f"{waiting.get('reason')}: {waiting.get('message') or ''}".rstrip(": ")
+    if ended := state.get("terminated"):
+        return f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}"
+    return "its readiness probe does not pass"
+
+
 def _true(status: Mapping[str, Any], type: str) -> Mapping[str, Any]:
     """The condition if its status is True, else an empty one."""
     for condition in status.get("conditions") or ():

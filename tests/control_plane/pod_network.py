@@ -35,9 +35,14 @@ def pod_namespace(uid: str) -> Path:
     raise AssertionError(f"no process of Pod {uid} on this machine")
 
 
-def inside(namespace: Path, *command: str) -> str:
-    """Output of a command in a network namespace."""
-    return _run("nsenter", f"--net={namespace}", *command)
+def command(namespace: Path, *program: str) -> list[str]:
+    """The command that runs the program in a network namespace."""
+    return ["nsenter", f"--net={namespace}", *program]
+
+
+def inside(namespace: Path, *program: str) -> str:
+    """Output of a program in a network namespace."""
+    return _run(*command(namespace, *program))
 
 
 def connect(namespace: Path, host: str, port: int) -> None:
@@ -48,8 +53,8 @@ def connect(namespace: Path, host: str, port: int) -> None:
 @contextmanager
 def listener(namespace: Path, port: int) -> Iterator[None]:
     """A listener on every address of the namespace, IPv6 and IPv4."""
-    command = ["nsenter", f"--net={namespace}", sys.executable, "-c", ACCEPTS, str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    program = command(namespace, sys.executable, "-c", ACCEPTS, str(port))
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"listening\n"
             yield

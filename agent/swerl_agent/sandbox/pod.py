@@ -25,7 +25,14 @@ from swerl_kube import (
     Unreachable,
     pause_after,
 )
-from swerl_kube.pod_loss import container_state, container_status, disruption, end_loss, exited_by_itself
+from swerl_kube.pod_loss import (
+    container_state,
+    container_status,
+    disruption,
+    end_loss,
+    exited_by_itself,
+    unready_sidecar,
+)
 
 from .errors import (
     ContainerExited,
@@ -188,14 +195,16 @@ def waiting_for(pod: Json, container: str = SANDBOX_CONTAINER) -> str:
 def waiting_reason(pod: Json, container: str = SANDBOX_CONTAINER) -> tuple[str, str]:
     """Reason and message of a Pod that is not ready; without them its phase.
 
-    `container` counts first; a container that others added is reported, by name, where that one does not wait.
+    `container` counts first; a container that others added is reported, by name, where that one waits only for it.
     """
     status = pod.get("status") or {}
-    if waiting := container_state(status, container, "waiting"):
+    waiting = container_state(status, container, "waiting")
+    if waiting and waiting.get("reason") != "PodInitializing":
         return str(waiting.get("reason")), str(waiting.get("message") or "")
-    for other in status.get("containerStatuses") or []:
-        if waiting := container_state(status, other["name"], "waiting"):
-            return f"container {other['name']}: {waiting.get('reason')}", str(waiting.get("message") or "")
+    if (sidecar := unready_sidecar(status, container)) is not None:
+        return f"container {sidecar[0]}", sidecar[1]
+    if waiting:
+        return str(waiting.get("reason")), str(waiting.get("message") or "")
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("reason")), str(condition.get("message") or "")

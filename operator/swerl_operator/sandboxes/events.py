@@ -14,7 +14,12 @@ from swerl_api.conditions import Condition, SandboxCondition, SandboxReason
 from ..status_builder import condition_changed
 from .parsed import parse_conditions
 
-WAITING = (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED, SandboxReason.NOT_ISOLATED)
+WAITING = (
+    SandboxReason.UNSCHEDULABLE,
+    SandboxReason.SCHEDULING_GATED,
+    SandboxReason.SIDECAR_NOT_READY,
+    SandboxReason.NOT_ISOLATED,
+)
 
 
 def conditions_for_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Condition]:

@@ -18,7 +18,7 @@ from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, fin
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.swesandbox import SweSandboxSpec
 from swerl_kube import Json, pod_loss
-from swerl_kube.pod_loss import container_state, end_loss
+from swerl_kube.pod_loss import container_state, container_status, end_loss, unready_sidecar
 
 from ..times import parse_time
 from ..workqueue import ObjectKey
@@ -197,7 +197,7 @@ def parse_pod(body: Json) -> ParsedPod | None:
         version=int(meta.get("resourceVersion") or 0),
         created=parse_time(meta.get("creationTimestamp")) or 0.0,
         stage=stage,
-        running=status.get("phase") == "Running",
+        running=status.get("phase") == "Running" and stage is not PodStage.TERMINATED,
         reason=reason,
         message=message[:1024],
         disruption=disruption,
@@ -243,9 +243,10 @@ def _true_condition(conditions: Mapping[str, Json], type: str) -> Json:
 
 def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[PodStage, str, str]:
     phase = status.get("phase") or "Pending"
-    if phase == "Succeeded":
+    ended = container_state(status, names.SANDBOX_CONTAINER, "terminated")  # a sidecar may keep the Pod running
+    if phase == "Succeeded" or (phase != "Failed" and ended.get("exitCode") == 0):
         return PodStage.TERMINATED, SandboxReason.COMPLETED, ""
-    if phase == "Failed":
+    if phase == "Failed" or ended:
         return PodStage.TERMINATED, *end_loss(status, names.SANDBOX_CONTAINER)[:2]
     if _true_condition(conditions, "Ready"):
         return PodStage.READY, "", ""
@@ -258,4 +259,9 @@ def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[Po
         known = reason in (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
         return PodStage.WAITING, reason if known else "", message
     waiting = container_state(status, names.SANDBOX_CONTAINER, "waiting")
+    runs = container_status(status, names.SANDBOX_CONTAINER).get("ready")
+    sidecar = unready_sidecar(status, names.SANDBOX_CONTAINER)
+    if sidecar is not None and (runs or waiting.get("reason") == "PodInitializing"):
+        text = f"container {sidecar[0]}, which is not ours, is not ready: {sidecar[1]}"
+        return PodStage.STARTING, SandboxReason.SIDECAR_NOT_READY, text
     return PodStage.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")

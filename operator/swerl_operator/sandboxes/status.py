@@ -107,6 +107,10 @@ def _not_ready_reason(record: GroupRecord) -> Outcome:
         return SandboxReason.UNSCHEDULABLE, _unschedulable_message(record, unschedulable)
     if record.state.refusal is not None:
         return record.state.refusal
+    pods = record.pods.values()
+    held = [pod for pod in pods if pod.stage is PodStage.STARTING and pod.reason == SandboxReason.SIDECAR_NOT_READY]
+    if held:
+        return SandboxReason.SIDECAR_NOT_READY, held[0].description[:1024]
     if record.state.admitted:
         return SandboxReason.CREATING, "the Pods are created and start"
     return SandboxReason.WAITING_FOR_CAPACITY, "the group is not admitted yet: condition Admitted says why"

@@ -160,6 +160,13 @@ def test_waiting_pod_names_its_obstacle() -> None:
     assert waiting_for(both) == "ErrImagePull: no such image", "a container that others added comes second"
     running = pod("Pending", containerStatuses=[proxy, *container(running={})])
     assert waiting_for(running) == "container envoy: PodInitializing"
+    unready = {"name": "envoy", "ready": False, "state": {"running": {}}}
+    beside = pod("Running", containerStatuses=[unready, *container(running={}, ready=True)])
+    assert waiting_for(beside) == "container envoy: its readiness probe does not pass"
+    held = pod(
+        "Pending", initContainerStatuses=[unready], containerStatuses=container(waiting={"reason": "PodInitializing"})
+    )
+    assert waiting_for(held) == "container envoy: its readiness probe does not pass", "a sidecar that starts first"
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu"}
     assert waiting_for(pod("Pending", conditions=[unscheduled])) == "Unschedulable: no cpu"
     assert ready(pod(conditions=[{"type": "Ready", "status": "True"}]))

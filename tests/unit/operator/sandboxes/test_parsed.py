@@ -64,6 +64,58 @@ def test_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple
     assert read(status) == expected
 
 
+SIDECAR: dict[str, Any] = {"name": "istio-proxy", "ready": False, "state": {"running": {}}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+INITIALIZING = {"name": "sandbox", "state": {"waiting": {"reason": "PodInitializing"}}}
+RUNNING = {"name": "sandbox", "ready": True, "state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [
+        ({"containerStatuses": [SIDECAR, RUNNING]}, "its readiness probe does not pass"),
+        ({"containerStatuses": [SIDECAR | {"state": CRASHING}, RUNNING]}, "CrashLoopBackOff: back-off 10s"),
+        (
+            {
+                "containerStatuses": [
+                    SIDECAR | {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}},
+                    RUNNING,
+                ]
+            },
+            "Completed, exit code 0",
+        ),
+        (
+            {"initContainerStatuses": [SIDECAR], "containerStatuses": [INITIALIZING]},
+            "its readiness probe does not pass",
+        ),
+    ],
+)
+def test_sidecar_that_is_not_ready_is_named(statuses: dict[str, Any], words: str) -> None:
+    pod = parsed({"phase": "Running", "conditions": [SCHEDULED], **statuses})
+    assert (pod.stage, pod.reason) == (PodStage.STARTING, "SidecarNotReady")
+    assert pod.message == f"container istio-proxy, which is not ours, is not ready: {words}"
+
+
+def test_image_of_the_sandbox_counts_before_a_sidecar() -> None:
+    pulling = {"name": "sandbox", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    status = {"phase": "Pending", "conditions": [SCHEDULED], "containerStatuses": [SIDECAR, pulling]}
+    assert read(status) == (PodStage.STARTING, "ErrImagePull")
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        ({"reason": "OOMKilled", "exitCode": 137}, "OOMKilled"),
+        ({"reason": "Error", "exitCode": 1}, "ContainerExited"),
+        ({"reason": "Completed", "exitCode": 0}, "Completed"),
+    ],
+)
+def test_sandbox_that_ended_beside_a_running_sidecar_has_ended(ended: dict[str, Any], reason: str) -> None:
+    statuses = [SIDECAR | {"ready": True}, {"name": "sandbox", "ready": False, "state": {"terminated": ended}}]
+    pod = parsed({"phase": "Running", "conditions": [SCHEDULED], "containerStatuses": statuses})
+    assert (pod.stage, pod.reason, pod.running) == (PodStage.TERMINATED, reason, False)
+
+
 def test_pod_deleted_by_its_client_is_not_lost() -> None:
     deleting = {"deletionTimestamp": format_time(5.0)}
     assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodStage.TERMINATING

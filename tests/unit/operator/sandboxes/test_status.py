@@ -86,6 +86,14 @@ def test_ready_false_has_the_reason(record: Records, pod: Pods) -> None:
     assert conditions(status_of(record(policy_in_place=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
+def test_sidecar_that_is_not_ready_is_named_with_its_pod(record: Records, pod: Pods) -> None:
+    text = "container istio-proxy, which is not ours, is not ready: its readiness probe does not pass"
+    observed = status_of(record(pod(0), pod(1, PodStage.STARTING, reason="SidecarNotReady", message=text)))
+    ready = next(c for c in observed["conditions"] if c["type"] == "Ready")
+    assert (ready["reason"], ready["message"]) == ("SidecarNotReady", f"swesb-g-1: {text}")
+    assert [c.reason for c in conditions_for_events({}, observed)] == ["SidecarNotReady"]
+
+
 def test_unschedulable_pods_are_counted_and_the_first_is_reported_with_its_time(record: Records, pod: Pods) -> None:
     def waits(ordinal: int, since: float, message: str) -> ParsedPod:
         pod_fields: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
