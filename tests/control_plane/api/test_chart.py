@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
+
+import yaml
 
 from tests.conftest import one_at_a_time
 
@@ -91,6 +95,26 @@ def test_upgrade_writes_the_crds_and_a_rollback_keeps_them(
     done = helm(kubeconfig, "rollback", release, "1", "-n", namespace)
     assert done.returncode == 0, done.stderr
     assert kubectl(*columns).stdout == newest
+
+
+def test_rollback_brings_the_image_of_the_former_version_back(
+    kubeconfig: str, kubectl: Kubectl, namespace: str, release: str, tmp_path: Path
+) -> None:
+    def image() -> str:
+        column = "jsonpath={.spec.template.spec.containers[0].image}"
+        return kubectl("get", "deployment", f"{release}-operator", "-n", namespace, "-o", column).stdout
+
+    newer = shutil.copytree(ROOT / "charts", tmp_path / "charts")
+    described = yaml.safe_load((newer / "Chart.yaml").read_text())
+    (newer / "Chart.yaml").write_text(yaml.safe_dump(described | {"version": "99.0.0", "appVersion": "99.0.0"}))
+    assert image() == f"swe-rl/operator:{described['appVersion']}"
+    options = ("-n", namespace, "--set", "replicas=0,crds.upgrade=false")
+    done = helm(kubeconfig, "upgrade", release, str(newer), *options)
+    assert done.returncode == 0, done.stderr
+    assert image() == "swe-rl/operator:99.0.0"
+    done = helm(kubeconfig, "rollback", release, "-n", namespace)
+    assert done.returncode == 0, done.stderr
+    assert image() == f"swe-rl/operator:{described['appVersion']}"
 
 
 def test_uninstall_leaves_nothing_but_crds(kubeconfig: str, kubectl: Kubectl, namespace: str, release: str) -> None:
