@@ -19,6 +19,7 @@ from .errors import (
     Unauthorized,
     Unavailable,
     Unreachable,
+    WebhookFailed,
 )
 from .exec import Data, ExecChannel, ExitStatus, HandshakeError
 from .paths import resource_path
@@ -55,6 +56,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "WebhookFailed",
     "WriteRetry",
     "newest_event",
     "parse_retry_after",

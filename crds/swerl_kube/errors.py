@@ -17,6 +17,7 @@ class KubeError(Exception):
     """Base of everything that fails between this process and the API server."""
 
     reason: str = ""  # reason of the server's Status, if it sent one
+    message: str = ""  # and its message
 
 
 class ConfigError(KubeError):
@@ -41,6 +42,10 @@ class Throttled(Unavailable):
 
 class ServerError(Unavailable):
     """5xx: the server or a server behind it failed."""
+
+
+class WebhookFailed(ServerError):
+    """500: an admission webhook of the cluster does not answer; the message names it."""
 
 
 class ApiError(KubeError):
@@ -94,6 +99,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     410: Expired,
     422: Invalid,
 }
+FAILED_WEBHOOK = "failed calling webhook"  # the API server's words
 NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -109,8 +115,9 @@ def answer_error(
     if isinstance(parsed, dict) and parsed.get("kind") == "Status":
         reason, message = str(parsed.get("reason") or ""), str(parsed.get("message") or "")
     if status == 429 or status >= 500 or status == 0:  # 0: a handshake that ended without a status
-        kind = Throttled if status == 429 else ServerError
+        failed = WebhookFailed if FAILED_WEBHOOK in message else ServerError
+        kind = Throttled if status == 429 else failed
         error = kind(f"{request}: {status} {reason}: {message}", retry_after_seconds(status, headers or NO_HEADERS))
-        error.reason = reason
+        error.reason, error.message = reason, message
         return error
     return _BY_STATUS.get(status, ApiError)(request, status, reason or "Error", message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from swerl_api.conditions import SandboxReason
-from swerl_kube import ApiError, Forbidden, NotFound
+from swerl_kube import ApiError, Forbidden, NotFound, Unauthorized, WebhookFailed
 
 from .parsed import ParsedPod, PodStage
 from .settings import SandboxSettings
@@ -54,10 +54,11 @@ class SandboxGroupState:
         """A Pod was created, so refusals are over."""
         self.refusal, self.refused_since = None, None
 
-    def pod_refused(self, error: ApiError, now: float, settings: SandboxSettings) -> bool:
+    def pod_refused(self, error: ApiError | WebhookFailed, now: float, settings: SandboxSettings) -> bool:
         """Record a refusal and decide whether it can pass; True when Pods of other groups may be accepted."""
         # A restarted API server may not know this operator's roles yet.
-        temporary = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
+        passing = isinstance(error, NotFound | Unauthorized | WebhookFailed)
+        temporary = passing or "being terminated" in error.message
         forbidden = isinstance(error, Forbidden)
         if forbidden and any(text in error.message for text in QUOTA_MESSAGES):
             self.refusal = (SandboxReason.WAITING_FOR_CAPACITY, f"waiting for quota: {error.message}"[:1024])

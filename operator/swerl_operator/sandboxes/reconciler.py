@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from swerl_api import names
 from swerl_api.conditions import SandboxCondition
-from swerl_kube import ApiError, Conflict, KubeError, Unavailable
+from swerl_kube import ApiError, Conflict, KubeError, Unavailable, WebhookFailed
 
 from ..metrics import Metrics
 from ..workqueue import ObjectKey, WorkQueue, gather_bounded
@@ -158,7 +158,7 @@ class SandboxReconciler:
             return record.state.policy_in_place
         try:
             await self._policies.ensure(group.key[0], group.spec.egress)
-        except ApiError as error:
+        except (ApiError, WebhookFailed) as error:
             logger.warning("no Pods for %s/%s: its NetworkPolicy cannot be ensured: %s", *group.key, error)
             return False
         return True
@@ -174,7 +174,7 @@ class SandboxReconciler:
             self.admission.pod_started(job_key, name)
             try:
                 pod = await self._create_pod(group, ordinal, name)
-            except ApiError as error:
+            except (ApiError, WebhookFailed) as error:
                 self.admission.pod_refused(job_key, name)
                 if record.state.pod_refused(error, time.time(), self._settings):
                     self._enqueue(self.admission.defer(job_key, record.uid, self._settings.refused_retry))

@@ -18,6 +18,7 @@ from swerl_kube import (
     KubeError,
     NotFound,
     ServerError,
+    WebhookFailed,
 )
 from swerl_kube.credentials import Credentials
 from swerl_kube.errors import answer_error
@@ -78,6 +79,12 @@ def test_answers_become_typed_errors(status: int, kind: type[KubeError]) -> None
     assert type(error) is kind and error.reason == "AlreadyExists"
     assert str(error) == f"POST /x: {status} AlreadyExists: it is there"
     assert "<html>" in str(answer_error("GET /", status, "<html>"))
+
+
+def test_webhook_that_does_not_answer_is_an_error_of_its_own() -> None:
+    text = 'Internal error occurred: failed calling webhook "policy.example.org": connection refused'
+    error = answer_error("POST /x", 500, json.dumps({"kind": "Status", "reason": "InternalError", "message": text}))
+    assert type(error) is WebhookFailed and error.message == text
 
 
 def test_exit_codes_are_read_from_the_status_channel() -> None:

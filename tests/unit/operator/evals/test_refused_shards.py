@@ -1,11 +1,12 @@
-"""Shards that admission refuses are a condition, also while others run, and no longer than they are refused."""
+"""Pods of an evaluation that admission refuses are a condition, and no longer than they are refused."""
 
 from __future__ import annotations
 
 import pytest
+from swerl_kube.errors import answer_error
 
 from .conftest import Spec
-from .test_reconciler import ReconciledEval, find
+from .test_reconciler import Body, ReconciledEval, find
 
 REFUSED_AT, LATER = "2026-01-01T00:00:05Z", "2026-01-01T00:01:00Z"
 
@@ -58,3 +59,15 @@ async def test_shards_that_are_over_need_no_pods(refused: ReconciledEval) -> Non
     assert await reason(refused) == "PodRefused"
     refused.api.kept["jobs", "nightly-shards"]["status"] = {"succeeded": 1, "failedIndexes": "0,2-3"}
     assert await reason(refused) == "ShardsRunning"
+
+
+async def test_webhook_that_does_not_answer_is_named(spec: Spec) -> None:
+    reconciled = ReconciledEval(spec)
+
+    async def create(resource: str, body: Body) -> Body:
+        raise answer_error("POST", 500, '{"kind": "Status", "message": "failed calling webhook: refused"}')
+
+    reconciled.api.create = create  # type: ignore[method-assign]
+    status = await reconciled.reconcile(2)
+    found = find(status, "Validated")
+    assert (status["phase"], found["reason"]) == ("Blocked", "RequestRefused") and "webhook" in found["message"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from swerl_api import SweImageSetSpec
-from swerl_kube import ApiError, BadRequest, Conflict, Forbidden, Invalid
+from swerl_kube import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, WebhookFailed
+from swerl_kube.errors import answer_error
 from swerl_operator.images.reconciler import PULLING_SECONDS, ImageSetReconciler
 
 Body = dict[str, Any]
@@ -19,7 +21,7 @@ NODE = {"metadata": {"name": "n1"}, "spec": {}, "status": {"conditions": [{"type
 class Server:
     """Holds one set and one node; refuses the Pods of some images."""
 
-    def __init__(self, images: list[str], refused: dict[str, ApiError], per_minute: int = 100_000) -> None:
+    def __init__(self, images: list[str], refused: Mapping[str, KubeError], per_minute: int = 100_000) -> None:
         spec = {"images": images, "retries": 0, "pullsPerMinute": per_minute}
         metadata = {"name": "set", "namespace": "ns", "uid": "u", "generation": 1}
         self.set: Body = {"metadata": metadata, "spec": spec}
@@ -72,11 +74,12 @@ class Server:
         Invalid("POST", 422, "Invalid", "must not have leading or trailing whitespace"),
         Forbidden("POST", 403, "Forbidden", "exceeded quota: pods=10"),
         BadRequest("POST", 400, "BadRequest", 'admission webhook "policy.example.org" denied the request'),
+        answer_error("POST", 500, '{"kind": "Status", "message": "failed calling webhook \\"policy.example.org\\""}'),
     ],
 )
 @pytest.mark.parametrize("retries", [0, 5])
 async def test_image_whose_pod_is_refused_is_reported_at_once_and_the_others_are_pulled(
-    refusal: ApiError, retries: int
+    refusal: ApiError | WebhookFailed, retries: int
 ) -> None:
     server = Server([" bad", "good"], {" bad": refusal})
     server.set["spec"]["retries"] = retries

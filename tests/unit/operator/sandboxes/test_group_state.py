@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from swerl_kube import Forbidden
+from swerl_kube.errors import answer_error
 from swerl_operator.sandboxes.group_state import SandboxGroupState
 from swerl_operator.sandboxes.settings import SandboxSettings
 
@@ -33,3 +36,12 @@ def test_other_refusals_fail_the_group_after_a_timeout() -> None:
     assert not refused(quota_message, NOW).rejection
     state = refused(quota_message, NOW, NOW + SETTINGS.rejection_timeout)
     assert quota_message in state.rejection
+
+
+def test_webhook_that_does_not_answer_is_named_and_fails_no_group() -> None:
+    text = 'Internal error occurred: failed calling webhook "policy.example.org": connection refused'
+    body = json.dumps({"kind": "Status", "message": text})
+    state = SandboxGroupState()
+    for time in (NOW, NOW + WEEK):
+        assert not state.pod_refused(answer_error("POST pods", 500, body), time, SETTINGS)  # type: ignore[arg-type]
+    assert state.refusal == ("PodRejected", f"the API server refuses the Pod: {text}") and not state.rejection
