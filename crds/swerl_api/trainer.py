@@ -14,12 +14,14 @@ Parallel = Annotated[int, Field(ge=1, le=4096)]
 
 
 class TrainerSpec(RayPods):
-    """The Megatron ranks. World size = replicas * max(1, gpus)."""
+    """The Megatron ranks. World size = replicas * gpus, or replicas * cpuRanks on CPU."""
 
     replicas: Parallel = 1
     """Trainer Pods."""
     gpus: int = Field(default=0, ge=0, le=64)
-    """GPUs (and ranks) per trainer Pod; 0 trains on CPU with one rank per Pod."""
+    """GPUs (and ranks) per trainer Pod; 0 trains on CPU."""
+    cpu_ranks: int = Field(default=1, ge=1, le=64)
+    """Ranks per trainer Pod on CPU, which share its CPUs and memory evenly. With GPUs each of them has one rank."""
     tensor_parallel: Parallel = 1
     """Ranks that share each layer's matrices."""
     pipeline_parallel: Parallel = 1
@@ -47,15 +49,22 @@ class TrainerSpec(RayPods):
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         *RayPods.cel_rules,
         Rule(
-            "(self.replicas * (self.gpus > 0 ? self.gpus : 1))"
+            "self.gpus == 0 || self.cpuRanks == 1",
+            "cpuRanks above 1 is for training on CPU: with gpus each GPU has one rank",
+            ".cpuRanks",
+        ),
+        Rule(
+            "(self.replicas * (self.gpus > 0 ? self.gpus : self.cpuRanks))"
             " % (self.tensorParallel * self.pipelineParallel * self.contextParallel) == 0",
             "tensorParallel * pipelineParallel * contextParallel must divide the trainer ranks"
-            " (replicas * gpus; replicas on CPU)",
+            " (replicas * gpus; replicas * cpuRanks on CPU)",
             ".tensorParallel",
         ),
         Rule(
-            "(self.replicas * (self.gpus > 0 ? self.gpus : 1)) % (self.expertParallel * self.pipelineParallel) == 0",
-            "expertParallel * pipelineParallel must divide the trainer ranks (replicas * gpus; replicas on CPU)",
+            "(self.replicas * (self.gpus > 0 ? self.gpus : self.cpuRanks))"
+            " % (self.expertParallel * self.pipelineParallel) == 0",
+            "expertParallel * pipelineParallel must divide the trainer ranks"
+            " (replicas * gpus; replicas * cpuRanks on CPU)",
             ".expertParallel",
         ),
         Rule(
@@ -64,3 +73,13 @@ class TrainerSpec(RayPods):
             ".virtualPipeline",
         ),
     )
+
+    @property
+    def ranks_per_pod(self) -> int:
+        """Ranks of one trainer Pod."""
+        return self.gpus or self.cpu_ranks
+
+    @property
+    def ranks(self) -> int:
+        """All training ranks."""
+        return self.replicas * self.ranks_per_pod

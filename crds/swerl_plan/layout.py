@@ -19,12 +19,13 @@ class Layout:
     """Ranks and the sizes of their groups."""
 
     pods: int
-    gpus: int  # of a Pod; 0 trains on CPU with one rank per Pod
+    gpus: int  # of a Pod; 0 trains on CPU
     tensor: int = 1
     pipeline: int = 1
     context: int = 1
     expert: int = 1
     virtual: int = 1  # chunks of layers on each pipeline stage
+    cpu_ranks: int = 1  # of a Pod without GPUs
 
     @classmethod
     def of(cls, trainer: TrainerSpec) -> Layout:
@@ -37,12 +38,13 @@ class Layout:
             trainer.context_parallel,
             trainer.expert_parallel,
             trainer.virtual_pipeline,
+            trainer.cpu_ranks,
         )
 
     @property
     def ranks_per_pod(self) -> int:
         """Ranks of one Pod."""
-        return max(1, self.gpus)
+        return self.gpus or self.cpu_ranks
 
     @property
     def ranks(self) -> int:
@@ -105,15 +107,16 @@ class Layout:
 def division_problems(shape: ModelShape, layout: Layout) -> Iterator[str]:
     """Why the model cannot be divided over the ranks; nothing when it can."""
     t, p, c, e = layout.tensor, layout.pipeline, layout.context, layout.expert
+    ranks_field = "trainer.replicas x gpus" if layout.gpus else "trainer.replicas x cpuRanks"
     if layout.ranks % (t * p * c):
         yield (
             f"{layout.ranks} training ranks cannot hold tensorParallel {t} x pipelineParallel {p} x contextParallel"
-            f" {c}: make trainer.replicas x gpus a multiple of {t * p * c}"
+            f" {c}: make {ranks_field} a multiple of {t * p * c}"
         )
     elif layout.ranks % (e * p):
         yield (
             f"{layout.ranks} training ranks cannot hold expertParallel {e} x pipelineParallel {p}: make"
-            f" trainer.replicas x gpus a multiple of {e * p}"
+            f" {ranks_field} a multiple of {e * p}"
         )
     yield from model_problems(
         heads=shape.heads,

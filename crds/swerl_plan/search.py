@@ -72,7 +72,7 @@ def _layouts(trainer: TrainerSpec, shape: ModelShape, pods: int) -> Iterator[Lay
     """Layouts of `pods` Pods that divide the model; tensor parallelism stays inside a Pod. Stages are interleaved as
     they are in `trainer`, or not at all."""
     experts = _divisors(shape.experts.count) if shape.experts else [1]
-    inside = max(1, trainer.gpus)
+    inside = trainer.ranks_per_pod
     for tensor, pipeline, context, expert, virtual in product(
         _divisors(inside),
         _divisors(shape.layers),
@@ -82,7 +82,7 @@ def _layouts(trainer: TrainerSpec, shape: ModelShape, pods: int) -> Iterator[Lay
     ):
         if pipeline == 1 and virtual > 1:
             continue
-        layout = Layout(pods, trainer.gpus, tensor, pipeline, context, expert, virtual)
+        layout = Layout(pods, trainer.gpus, tensor, pipeline, context, expert, virtual, trainer.cpu_ranks)
         if pipeline <= pods * inside and layout.is_whole and not any(division_problems(shape, layout)):
             yield layout
 

@@ -57,6 +57,7 @@ def test_supervised_steps_have_their_own_learning_rate(make_job: MakeJob) -> Non
 def test_ranks_take_whole_gpus_also_when_engines_share_them(make_job: MakeJob) -> None:
     cpu = make_job()
     assert resources.training_ranks(cpu.spec) == (1, 0.0)
+    assert resources.training_ranks(make_job(trainer={"replicas": 2, "cpuRanks": 2}).spec) == (4, 0.0)
     trainer = {"image": "i", "gpus": 4, "replicas": 2}
     separate = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
     assert resources.training_ranks(separate.spec) == (8, 1.0)

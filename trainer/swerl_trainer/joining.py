@@ -41,7 +41,7 @@ class ExpectedPods:
 def expected_pods(spec: SweRLJobSpec, *, generates: bool) -> list[ExpectedPods]:
     """The Pods of a job besides its head; `generates`: it runs episodes, which need engines."""
     trainer = spec.trainer
-    expected = [ExpectedPods("trainer", TRAIN_RESOURCE, trainer.replicas, max(1, trainer.gpus))]
+    expected = [ExpectedPods("trainer", TRAIN_RESOURCE, trainer.replicas, trainer.ranks_per_pod)]
     if generates and not spec.colocate:
         expected.append(ExpectedPods("engine", ENGINE_RESOURCE, spec.rollout.engines))
     if generates and spec.judge is not None:

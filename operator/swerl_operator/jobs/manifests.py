@@ -106,7 +106,7 @@ def _head(attempt: Attempt) -> RayGroup:
 
 def _train(attempt: Attempt) -> RayGroup:
     spec, trainer = attempt.spec, attempt.spec.trainer
-    ray_resources = {TRAIN_RESOURCE: max(1, trainer.gpus)}
+    ray_resources = {TRAIN_RESOURCE: trainer.ranks_per_pod}
     if spec.colocate:
         ray_resources[ENGINE_RESOURCE] = spec.rollout.engines // trainer.replicas
     memory = {} if spec.colocate else {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}

@@ -18,7 +18,7 @@ from swerl_trainer.checkpoints import damage
 from swerl_trainer.driver.resume import RESOURCE_PER_CHECK
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.errors import LayoutError, TrainerError
-from swerl_trainer.megatron.group import RESOURCE_PER_RANK, TrainGroup
+from swerl_trainer.megatron.group import TrainGroup, resource_per_rank
 from swerl_trainer.megatron.rank import TrainRank
 
 from ..local_ray import ray_cluster
@@ -115,8 +115,10 @@ async def test_layout_that_does_not_fit_starts_nothing(make_config: MakeConfig) 
         await TrainGroup.start(make_config(tensor_parallel=2), ranks=3)
 
 
-def test_unit_of_a_pod_has_room_for_one_rank_and_a_check_of_files() -> None:
-    assert RESOURCE_PER_RANK + RESOURCE_PER_CHECK < 1 < 2 * RESOURCE_PER_RANK
+def test_units_of_a_pod_have_room_for_its_ranks_and_a_check_of_files() -> None:
+    for ranks in range(1, 65):
+        each = resource_per_rank(ranks)
+        assert ranks * each + RESOURCE_PER_CHECK <= ranks < (ranks + 1) * each, ranks
 
 
 @pytest.mark.parametrize(("limit", "threads"), [("150000 100000", 1), ("max 100000", None), ("100 100000", 1)])

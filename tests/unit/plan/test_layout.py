@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from swerl_api import TrainerSpec
 from swerl_plan import known_shape
 from swerl_plan.layout import Layout, division_problems, rank_parameters
 
@@ -16,6 +17,15 @@ def test_groups_follow_megatrons_order() -> None:
     assert layout.crosses_pods("pipeline") and not layout.crosses_pods("data")
     for members in groups.values():
         assert sorted(rank for group in members for rank in group) == list(range(16))
+
+
+def test_ranks_on_cpu_share_pods_as_ranks_on_gpus_do() -> None:
+    spec = TrainerSpec(image="t", replicas=2, cpu_ranks=4, tensor_parallel=2, pipeline_parallel=2)
+    on_cpu, on_gpus = Layout.of(spec), Layout(pods=2, gpus=4, tensor=2, pipeline=2)
+    assert spec.ranks == on_cpu.ranks == 8
+    assert on_cpu.groups() == on_gpus.groups()
+    assert on_cpu.crosses_pods("pipeline") and not on_cpu.crosses_pods("tensor")
+    assert Layout.of(TrainerSpec(image="t", replicas=2)).ranks == 2
 
 
 def test_experts_are_divided_over_neighbouring_ranks() -> None:
@@ -61,5 +71,6 @@ def test_what_has_a_remainder_is_named() -> None:
     interleaved = Layout(pods=1, gpus=8, pipeline=4, virtual=2)
     assert any("a virtualPipeline that divides 9" in each for each in division_problems(dense, interleaved))
     assert any("this model is dense" in each for each in division_problems(dense, Layout(pods=1, gpus=8, expert=2)))
-    assert any("make trainer.replicas" in each for each in division_problems(dense, Layout(pods=1, gpus=4, tensor=8)))
+    for layout, field in ((Layout(1, 4, 8), "gpus"), (Layout(1, 0, 8, cpu_ranks=4), "cpuRanks")):
+        assert any(f"make trainer.replicas x {field} a multiple of 8" in e for e in division_problems(dense, layout))
     assert any("128 experts" in each for each in division_problems(mixture, Layout(pods=1, gpus=6, expert=3)))

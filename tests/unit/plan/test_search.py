@@ -55,6 +55,20 @@ def test_proposal_names_the_chunks_of_a_job_that_has_some() -> None:
     assert found is not None and found.changes["virtualPipeline"] == 1
 
 
+def test_ranks_in_a_pod_without_gpus_need_as_much_host_memory_each() -> None:
+    small = known_shape("Qwen/Qwen3-0.6B")
+    assert small is not None
+
+    def on_cpu(limit: str, **trainer: Any) -> str | None:
+        fields = {"recompute": "none", "resources": {"limits": {"memory": limit}}, **trainer}
+        return refusal(job(fields, rollout={"engines": 1}, agent={"contextTokens": 2048}), Models(small), Machines())
+
+    assert on_cpu("40Gi") is None
+    text = on_cpu("32Gi", cpuRanks=2)
+    assert text is not None and "a trainer Pod needs " in text and "limit or node has 32.0 GiB" in text
+    assert "a layout that fits: replicas 1, tensorParallel 2," in text, "the two ranks of the Pod share the weights"
+
+
 def test_engine_gets_the_gpus_that_its_weights_need() -> None:
     one_gpu_engines = {"engines": 16, "gpusPerEngine": 1}
     spec = job({"replicas": 4, "gpus": 4}, rollout=one_gpu_engines, agent={"contextTokens": 32_768})

@@ -46,6 +46,8 @@ def test_pods_that_a_job_needs() -> None:
     assert expected_pods(spec(), generates=True) == EXPECTED
     assert expected_pods(spec(judge=judge), generates=True)[2] == ExpectedPods("judge", "judge", 3)
     assert expected_pods(spec(), generates=False) == EXPECTED[:1], "supervised training has no engines"
+    on_cpu = spec(trainer={"image": "t", "replicas": 2, "cpuRanks": 3}, rollout={})
+    assert expected_pods(on_cpu, generates=False) == [ExpectedPods("trainer", "train", 2, 3)]
     colocated = expected_pods(spec(colocate=True), generates=True)
     assert [each.role for each in colocated] == ["trainer"], "its engines are in trainer Pods"
 

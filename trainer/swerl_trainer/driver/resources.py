@@ -12,8 +12,7 @@ def training_ranks(spec: SweRLJobSpec) -> tuple[int, float]:
 
     Engines that share the GPUs request none from Ray.
     """
-    gpus = spec.trainer.gpus
-    return spec.trainer.replicas * max(1, gpus), 1.0 if gpus else 0.0
+    return spec.trainer.ranks, 1.0 if spec.trainer.gpus else 0.0
 
 
 def shares_gpus(spec: SweRLJobSpec) -> bool:

@@ -23,7 +23,7 @@ from swerl_trainer.mirror import Mirror
 logger = logging.getLogger(__name__)
 
 RESUMED = "resume_step"  # in a checkpoint's state: the step that `checkpoint.resume` named when it was written
-RESOURCE_PER_CHECK = 0.4  # of a rank's unit, of which the rank takes 0.55: a node reads a part or two for each rank
+RESOURCE_PER_CHECK = 0.4  # of the units of TRAIN_RESOURCE: a Pod reads a part or more beside its ranks
 
 FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
 

@@ -50,6 +50,6 @@ def data_parallel_size(trainer: TrainerSpec, world_size: int) -> int:
     if world_size % model:
         raise LayoutError(
             f"{world_size} training ranks cannot hold tensor {tensor} x pipeline {pipeline} x context {context}: make "
-            f"trainer.replicas x gpus a multiple of {model}"
+            f"trainer.replicas x {'gpus' if trainer.gpus else 'cpuRanks'} a multiple of {model}"
         )
     return world_size // model

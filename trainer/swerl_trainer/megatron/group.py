@@ -43,11 +43,17 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-# Of TRAIN_RESOURCE: a Pod has one unit per rank, so it gets no rank of a Pod that has not joined yet. The rest of a
-# unit is for tasks on the ranks' Pods, which check the GPUs and the files of checkpoints.
-RESOURCE_PER_RANK = 0.55
 BUCKET_BYTES = 512 * 2**20
 BACKGROUND = "background"  # Ray's concurrency group of calls that run beside a step
+
+
+def resource_per_rank(cpu_ranks: int) -> float:
+    """Units of TRAIN_RESOURCE of one rank, where a Pod has a unit per rank: as few as keep a Pod with `cpu_ranks` ranks
+    from getting another, of a Pod that has not joined yet. (On GPUs a rank's own GPU does.)
+
+    The rest of the units is for tasks on the ranks' Pods, which check the GPUs and the files of checkpoints.
+    """
+    return round((cpu_ranks + 0.1) / (cpu_ranks + 1), 4)  # Ray counts in parts of 10,000
 
 
 class TrainGroup:
@@ -85,7 +91,7 @@ class TrainGroup:
         actor = remote(concurrency_groups={BACKGROUND: 1})(TrainRank).options(
             num_cpus=cpus_per_rank,
             num_gpus=gpus_per_rank,
-            resources={TRAIN_RESOURCE: RESOURCE_PER_RANK},
+            resources={TRAIN_RESOURCE: resource_per_rank(config.trainer.cpu_ranks)},
             scheduling_strategy="SPREAD",
             max_restarts=0,
             runtime_env={"env_vars": {**device, **(environ or {})}},

@@ -79,6 +79,14 @@ def test_gpu_ranks_and_engines_have_ray_resources_and_devices(make_attempt: Make
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
 
 
+def test_pods_without_gpus_have_room_for_the_ranks_that_the_job_names(make_attempt: MakeAttempt) -> None:
+    trainer = {"image": "t", "replicas": 2, "cpuRanks": 2, "tensorParallel": 2}
+    _, train, _ = cluster_plan(make_attempt(trainer=trainer)).groups
+    assert (train.replicas, train.gpus, train.ray_resources) == (2, 0, {"train": 2})
+    _, one, _ = cluster_plan(make_attempt()).groups
+    assert one.ray_resources == {"train": 1}, "by default one rank"
+
+
 def test_colocated_engines_run_in_train_pods(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(
         colocate=True, trainer={"image": "t", "replicas": 2, "gpus": 8}, rollout={"engines": 8, "gpusPerEngine": 2}
