@@ -89,6 +89,11 @@ class SweRLJobSpec(ApiModel):
             ".rollout.gpusPerEngine",
         ),
         Rule(
+            "!self.trainer.offload || self.trainer.gpus == 0 || self.model.dtype == 'bfloat16'",
+            "trainer.offload on GPUs needs model.dtype bfloat16: Megatron keeps no state of fp32 weights on the host",
+            ".trainer.offload",
+        ),
+        Rule(
             "!self.colocate || self.rollout.engines * self.rollout.gpusPerEngine"
             " == self.trainer.replicas * self.trainer.gpus",
             "with colocate, rollout.engines * rollout.gpusPerEngine must equal trainer.replicas * trainer.gpus",

@@ -37,7 +37,7 @@ class TrainerSpec(RayPods):
     recompute: Literal["none", "selective", "full"] = "none"
     """Activations recomputed in the backward pass, to save memory for time."""
     offload: bool = False
-    """Keep optimizer state in host memory; on GPUs it needs Transformer Engine in the image."""
+    """Keep optimizer state in host memory. On GPUs it needs model.dtype bfloat16; on CPU it changes nothing."""
     collective_timeout_seconds: Annotated[int, Field(ge=10, le=86400)] = 1800
     """Seconds that ranks wait for one another before the attempt ends. After half of it the stacks of all ranks are
     written to the job's folder."""

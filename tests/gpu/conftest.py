@@ -22,8 +22,8 @@ from tests.trainer.megatron.conftest import batch, make_config, models  # noqa: 
 
 RANK = Path(__file__).with_name("rank.py")
 CPU = Device(cuda=False)
-TORCH_KERNELS = Device(cuda=True)
-FUSED_KERNELS = Device(cuda=True, transformer_engine=True)
+TORCH_KERNELS = Device(cuda=True, own_memory=True)
+FUSED_KERNELS = Device(cuda=True, transformer_engine=True, own_memory=True)
 KERNELS = [TORCH_KERNELS, *([FUSED_KERNELS] if find_spec("transformer_engine") else [])]
 
 RunRank = Callable[..., dict[str, Any]]

@@ -12,7 +12,7 @@ import torch
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.device import Device
 
-from tests.gpu.conftest import CPU, FUSED_KERNELS, KERNELS, TORCH_KERNELS, name_of
+from tests.gpu.conftest import CPU, KERNELS, TORCH_KERNELS, name_of
 
 if TYPE_CHECKING:
     from tests.gpu.conftest import RunRank
@@ -76,7 +76,7 @@ def test_packing_changes_no_loss(run_rank: RunRank, make_config: MakeConfig, bat
 
 @pytest.mark.parametrize(
     ("kernels", "offload"),
-    [(kernels, False) for kernels in KERNELS] + [(kernels, True) for kernels in KERNELS if kernels == FUSED_KERNELS],
+    [(kernels, offload) for kernels in KERNELS for offload in (False, True)],
     ids=lambda value: name_of(value) if isinstance(value, Device) else f"offload-{value}",
 )
 def test_resumed_run_is_the_unbroken_run(

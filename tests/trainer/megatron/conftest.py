@@ -18,6 +18,7 @@ import torch
 from swerl_api import AlgorithmSpec, LoraSpec, TrainerSpec
 from swerl_trainer.algorithm import Batch, TrainingSample, policy_batch
 from swerl_trainer.megatron.config import RankConfig
+from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.trainer import MegatronTrainer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -29,7 +30,7 @@ RANKS = Path(__file__).with_name("ranks.py")
 DEEP = 8  # layers of the deep model
 
 MakeConfig = Callable[..., RankConfig]
-Start = Callable[[RankConfig], MegatronTrainer]
+Start = Callable[..., MegatronTrainer]
 RunRanks = Callable[..., dict[str, Any]]
 
 
@@ -116,7 +117,7 @@ def make_config(models: dict[str, Path]) -> MakeConfig:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a trainer of one rank in this process; the one before it is closed."""
+    """Start a trainer of one rank in this process, on the device given or its own; the one before it is closed."""
     running: list[MegatronTrainer] = []
 
     def close() -> None:
@@ -124,9 +125,10 @@ def start() -> Iterator[Start]:
             running.pop().close()
         gc.collect()  # a model lies in cycles; until they go, the threads of its process groups wake all the time
 
-    def start_trainer(config: RankConfig) -> MegatronTrainer:
+    def start_trainer(config: RankConfig, device: Device | None = None) -> MegatronTrainer:
         close()
-        running.append(MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
+        place: dict[str, Any] = {"rank": 0, "world_size": 1, "address": "127.0.0.1", "port": free_port()}
+        running.append(MegatronTrainer(config, **place, device=device))
         return running[0]
 
     yield start_trainer

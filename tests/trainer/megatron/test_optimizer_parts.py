@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from megatron.core import dist_checkpointing
 from swerl_api import LoraSpec
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.optimizer_parts import boxes
-from torch import Tensor
 
+from .checkpoint_states import optimizer_states
 from .families import MODELS, make_model
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
 
-OPTIMIZER = "optimizer.state."
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "experts": ("qwen3-moe", {"expert_parallel": 2}),
     "adapters": ("qwen2", {"tensor_parallel": 2, "lora": LoraSpec(rank=4)}),
@@ -62,9 +60,3 @@ def test_optimizer_moves_from_one_rank_to_four_and_back(
         states, moved = optimizer_states(written), optimizer_states(again)
         assert states.keys() == moved.keys() and len(states) > 6
         assert all(torch.equal(states[key], moved[key]) for key in states)
-
-
-def optimizer_states(folder: Path) -> dict[str, Tensor]:
-    """Whole tensors of a checkpoint's optimizer, by name."""
-    tensors = dist_checkpointing.load_plain_tensors(str(folder))
-    return {key: tensor for key, tensor in tensors.items() if key.startswith(OPTIMIZER)}

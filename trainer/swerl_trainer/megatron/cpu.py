@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+from megatron.core.optimizer.cpu_offloading import HybridDeviceOptimizer
 from megatron.core.tensor_parallel import random as megatron_random
 
 # Switches that TransformerConfig needs here: fused kernels and batched P2P synchronisation exist for CUDA only.
@@ -88,11 +89,36 @@ class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
                 kwargs = {**kwargs, "device": "cpu"}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
-        if func is torch.Tensor.cuda:
+        if func is torch.Tensor.cuda or func is torch.Tensor.pin_memory:
             return args[0]
         if func is torch.Tensor.type and len(args) == 1 and not kwargs:
             return func(*args).replace("torch.", "torch.cuda.", 1)
         return func(*args, **kwargs)
+
+
+_TENSOR: Any = torch.Tensor  # whose stubs know no getters
+
+
+class _OnDevice(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
+    """Within it `parameters` say that they are on a CUDA device, and copies of them that they are not."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._parameters = {id(parameter) for parameter in parameters}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == _TENSOR.is_cuda.__get__:
+            return id(args[0]) in self._parameters
+        return func(*args, **(kwargs or {}))
+
+
+_parameter_groups: Any = HybridDeviceOptimizer._get_sub_optimizer_param_groups
+
+
+def _groups_of_device_and_host(optimizer: Any, fraction: float) -> Any:
+    """The parameters that the hybrid optimizer keeps on the host: it takes only such that are on a CUDA device."""
+    with _OnDevice(parameter for group in optimizer.param_groups for parameter in group["params"]):
+        return _parameter_groups(optimizer, fraction)
 
 
 _all_to_all: Any = dist.all_to_all_single
@@ -115,10 +141,12 @@ def megatron_on_cpu() -> Iterator[None]:
     megatron_random._get_cuda_rng_state = lambda *_, **__: torch.empty(0, dtype=torch.uint8)
     megatron_random._set_cuda_rng_state = lambda *_, **__: None
     dist.all_to_all_single = _all_to_all_of_lists
+    HybridDeviceOptimizer._get_sub_optimizer_param_groups = _groups_of_device_and_host
     try:
         with _CudaMeansCpu():
             yield
     finally:
+        HybridDeviceOptimizer._get_sub_optimizer_param_groups = _parameter_groups
         dist.all_to_all_single = _all_to_all
         for name, function in original.items():
             setattr(torch.cuda, name, function)

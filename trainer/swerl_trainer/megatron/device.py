@@ -33,6 +33,7 @@ class Device:
     cuda: bool
     transformer_engine: bool = False  # on CUDA only
     overlaps: bool = False  # communication of data-parallel ranks runs beside computation
+    own_memory: bool = False  # apart from the host's, to which the optimizer can move
 
     @classmethod
     def detect(cls) -> Device:
@@ -43,7 +44,7 @@ class Device:
 
         if not HAVE_TE:
             logger.warning("transformer_engine is not installed: no fused kernels")
-        return cls(cuda=True, transformer_engine=bool(HAVE_TE), overlaps=True)
+        return cls(cuda=True, transformer_engine=bool(HAVE_TE), overlaps=True, own_memory=True)
 
     @cached_property
     def torch(self) -> torch.device:

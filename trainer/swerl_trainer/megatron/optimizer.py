@@ -17,7 +17,7 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 ADAM_BETAS = (0.9, 0.98)
 ADAM_EPSILON = 1e-8
 
-# On the host Megatron uses its hybrid optimizer, which takes gradients like the precision-aware one.
+# On the host Megatron uses its hybrid optimizer of torch's AdamW, which takes gradients like the precision-aware one.
 _OFFLOAD: dict[str, Any] = {
     "optimizer_cpu_offload": True,
     "optimizer_offload_fraction": 1.0,
@@ -28,12 +28,13 @@ _OFFLOAD: dict[str, Any] = {
 
 def build_optimizer(modules: Sequence[DistributedDataParallel], rank: RankConfig, device: Device) -> Any:
     """Megatron's distributed optimizer of `modules`. Raises TrainerError when `offload` is not possible."""
-    offload = rank.trainer.offload and device.cuda
-    if offload and not device.transformer_engine:
-        raise TrainerError(
-            "trainer.offload needs transformer_engine in the trainer image; install it or set offload to false"
-        )
     algorithm, dtype = rank.algorithm, getattr(torch, rank.dtype)
+    offload = rank.trainer.offload and device.own_memory
+    if offload and dtype != torch.bfloat16:
+        raise TrainerError(
+            f"trainer.offload needs model.dtype bfloat16, not {rank.dtype}: Megatron's optimizer on the host takes no "
+            "views of fp32 weights; set dtype to bfloat16 or offload to false"
+        )
     config = OptimizerConfig(
         optimizer="adam",
         lr=initial_lr(algorithm),

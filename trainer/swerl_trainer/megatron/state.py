@@ -6,7 +6,6 @@ collectives of all ranks on a folder that all of them reach.
 
 from __future__ import annotations
 
-import contextlib
 import queue
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,8 +15,8 @@ import torch
 import torch.distributed as dist
 from swerl_api import LoraSpec
 from swerl_trainer.megatron.background_save import BackgroundSave, PlannedSave
-from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.lora import Adapters
+from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer, prepare_optimizer_load
 from torch import nn
 
 from megatron.core import dist_checkpointing, parallel_state
@@ -33,14 +32,14 @@ _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
 
 def begin_save(
-    folder: Path, model: nn.ModuleList, optimizer: Any, updates: int, device: Device, adapters: Adapters | None
+    folder: Path, model: nn.ModuleList, optimizer: Any, updates: int, adapters: Adapters | None
 ) -> BackgroundSave:
     """Copy the state, and start writing it to `folder`, which is made if it is missing; with `adapters` them alone,
     without the model's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     dist.barrier()
     if not updates:
-        _initialise(optimizer, device)
+        _initialise(optimizer)
     # The writer runs in this process; without a queue of its own it would start a server process for one.
     if filesystem_async._results_queue is None:
         filesystem_async._results_queue = queue.Queue()
@@ -59,16 +58,11 @@ def begin_save(
     return BackgroundSave(folder, planned, live)
 
 
-def load_state(folder: Path, model: nn.ModuleList, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
+def load_state(folder: Path, model: nn.ModuleList, optimizer: Any, adapters: Adapters | None) -> int:
     """Restore from `folder`; returns `updates`."""
-    patched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if not device.transformer_engine:
-        from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer, prepare_optimizer_load
-
-        prepare_distributed_optimizer(optimizer)
-        patched = prepare_optimizer_load()
+    prepare_distributed_optimizer(optimizer)
     weights = _sharded_weights(model, adapters)
-    with patched:
+    with prepare_optimizer_load():
         states = _optimizer_states(optimizer, weights, loading=True)
         loaded = dist_checkpointing.load({**weights, _STATES: _parameter_states(states)}, str(folder))
         _take(model, adapters, loaded)
@@ -108,16 +102,12 @@ def _has_tensor(described: Any) -> bool:
     return torch.is_tensor(getattr(described, "data", None)) and not torch.is_tensor(described)
 
 
-def _initialise(optimizer: Any, device: Device) -> None:
+def _initialise(optimizer: Any) -> None:
     """Give the optimizer the state that it only makes at its first update; a save asserts that it is there."""
-    if not device.transformer_engine:
-        from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer
-
-        return prepare_distributed_optimizer(optimizer)
+    prepare_distributed_optimizer(optimizer)
     for wrapped in _members(optimizer):
-        if wrapped.init_state_fn is not None:
+        if wrapped.init_state_fn is not None:  # of Transformer Engine's Adam; it skips state that is there
             wrapped.init_state_fn(wrapped.optimizer, wrapped.config)
-    return None
 
 
 def _sharded_weights(model: nn.ModuleList, adapters: Adapters | None) -> dict[str, Any]:

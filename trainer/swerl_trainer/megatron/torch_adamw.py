@@ -1,5 +1,6 @@
-"""Support for saving and loading torch's AdamW in Megatron's distributed optimizer, which uses it where neither
-Transformer Engine nor Apex is installed. Nothing here changes a number that training computes.
+"""Support for saving and loading torch's AdamW in Megatron's distributed optimizer. Megatron uses it where neither
+Transformer Engine nor Apex is installed, and for state on the host. Nothing here changes a number that training
+computes.
 """
 
 from __future__ import annotations
@@ -10,22 +11,35 @@ from typing import Any
 
 import torch
 
+from megatron.core.optimizer.cpu_offloading import HybridDeviceOptimizer
 from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
 
 
 def prepare_distributed_optimizer(optimizer: Any) -> None:
     """Give torch's AdamW the state it only makes at its first step; DistributedOptimizer asserts it when it saves or
-    loads before that. Call before `optimizer.sharded_state_dict(..., is_loading=True)`."""
+    loads before that. Call before `optimizer.sharded_state_dict(..., is_loading=True)`.
+
+    On the host each parameter has an AdamW of its own, for which Megatron would take a step with random gradients.
+    """
     for wrapped in getattr(optimizer, "chained_optimizers", [optimizer]):
         inner = wrapped.optimizer
-        for group in inner.param_groups:
-            for parameter in group["params"]:
-                if not inner.state[parameter]:
-                    inner.state[parameter] = {
-                        "step": torch.tensor(0.0),
-                        "exp_avg": torch.zeros_like(parameter),
-                        "exp_avg_sq": torch.zeros_like(parameter),
-                    }
+        if isinstance(inner, HybridDeviceOptimizer):
+            for each in inner.sub_optimizers:
+                _make_state(each)
+            inner._sync_sub_optimizers_state_to_hdo()
+        elif isinstance(inner, torch.optim.AdamW):
+            _make_state(inner)
+
+
+def _make_state(adamw: Any) -> None:
+    for group in adamw.param_groups:
+        for parameter in group["params"]:
+            if not adamw.state[parameter]:
+                adamw.state[parameter] = {
+                    "step": torch.tensor(0.0),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
 
 
 @contextlib.contextmanager

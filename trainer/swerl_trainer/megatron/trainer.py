@@ -133,7 +133,7 @@ class MegatronTrainer:
         """Copy weights, optimizer and RNG, and start writing them to `folder`; a step may follow at once."""
         with self.phases.during("save"), self.device.active():
             model, optimizer = self.model, self.optimizer
-            self.saving = begin_save(Path(folder), model, optimizer, self.updates, self.device, self.adapters)
+            self.saving = begin_save(Path(folder), model, optimizer, self.updates, self.adapters)
 
     def save(self, folder: str) -> None:
         """`begin_save`, and wait until the checkpoint is complete."""
@@ -143,7 +143,7 @@ class MegatronTrainer:
     def load(self, folder: str) -> None:
         """Continue where `save` wrote `folder`."""
         with self.device.active():
-            self.updates = load_state(Path(folder), self.model, self.optimizer, self.device, self.adapters)
+            self.updates = load_state(Path(folder), self.model, self.optimizer, self.adapters)
 
     def save_hf(self, folder: str) -> None:
         """Write the weights, adapters merged, in Hugging Face format."""
