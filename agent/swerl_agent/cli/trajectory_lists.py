@@ -9,6 +9,7 @@ import asyncio
 import difflib
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 
 from swerl_agent.jobs import table
 from swerl_agent.trajectories.fields import mapping, number, text
+from swerl_agent.trajectories.gradings import read_grading
 from swerl_agent.trajectories.stored import StoredEpisode, read_episode
 from swerl_agent.trajectories.trajectory import Command, Turn
 from swerl_agent.visible import visible
@@ -84,11 +86,14 @@ def _row(episode: dict[str, Any]) -> tuple[str, ...]:
     "EPISODE: a path that `swerl trajectories ls` prints.",
 )
 @click.argument("episode", type=PATH)
+@click.option("--grading", is_flag=True, help="also the outcome of each test, and the log of the grading")
 @output_option
 @runs
 async def show_episode(options: Options) -> int:
     """0."""
     document = _document(read_episode(options.episode))
+    if options.grading:
+        document["grading"] = _grading(options.episode)
     print_result(options, document, _lines(document))
     return 0
 
@@ -108,6 +113,14 @@ def _document(episode: StoredEpisode) -> dict[str, Any]:
         "verdict": {"status": visible(text(verdict.get("status"))), "reason": visible(reason)},
         "patch": visible(episode.patch),
     }
+
+
+def _grading(episode: Path) -> dict[str, Any] | None:
+    found = read_grading(episode)
+    if found is None:
+        return None
+    tests = [{name: visible(value) for name, value in asdict(test).items()} for test in found.tests]
+    return {"reason": visible(found.reason), "tests": tests, "log": visible(found.log)}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -134,7 +147,19 @@ def _lines(episode: dict[str, Any]) -> Iterator[str]:
             code = "" if result["exit_code"] is None else f", exit code {result['exit_code']}"
             yield from _part(f"turn {turn['number']}: result{code}", result["content"])
     yield from _part(f"verdict: {verdict['status'] or 'none'}", verdict["reason"])
+    if "grading" in episode:
+        yield from _grading_lines(episode["grading"])
     yield from _part("patch", episode["patch"] or "none")
+
+
+def _grading_lines(grading: dict[str, Any] | None) -> Iterator[str]:
+    if grading is None:
+        yield from _part("grading", "no log is kept: the patch was not run, or the episode is older than such logs")
+        return
+    yield from _part(
+        "tests", "\n".join(f"{test['outcome']:9} {test['kind']} {test['name']}" for test in grading["tests"])
+    )
+    yield from _part("grading log", grading["log"])
 
 
 def _part(head: str, content: str) -> Iterator[str]:

@@ -34,6 +34,11 @@ DEFAULT_PORT = 8765
     "--show-gold", type=PATH, metavar="TASKS", help="tasks (repository, .jsonl or .parquet): show fixes and tests"
 )
 @click.option(
+    "--show-gradings",
+    is_flag=True,
+    help="show tests and logs of gradings, as --show-gold and --auth kubernetes|header do to those who may see them",
+)
+@click.option(
     "--auth",
     type=click.Choice(["token", "kubernetes", "header"]),
     default="token",
@@ -61,7 +66,9 @@ async def command(options: Options) -> int:
     require_folder(root)
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
     index = _open_index(root, options.index)
-    handlers = Handlers(index, Pages(root.resolve().name), gold, _decoder(options.tokenizer))
+    gradings = options.show_gradings or gold is not None or options.auth != "token"
+    pages = Pages(root.resolve().name)
+    handlers = Handlers(index, pages, ground_truth=gold, gradings=gradings, decode=_decoder(options.tokenizer))
 
     async with _authenticator(options) as authenticator:
         token = authenticator.token if isinstance(authenticator, SharedToken) else ""

@@ -28,6 +28,7 @@ def console_application(handlers: Handlers, access: ConsoleAccess) -> web.Applic
         ("/rollouts", handlers.rollouts),
         ("/tokens", handlers.tokens),
         ("/text", handlers.text),
+        ("/grading", handlers.grading),
         ("/compare", handlers.compare),
         ("/assets/{name}", asset),
     ):

@@ -19,6 +19,7 @@ from swerl_agent.evaluation.comparison import compare
 from swerl_agent.evaluation.summary import wilson
 from swerl_agent.tasks import TaskError
 from swerl_agent.trajectories.fields import integer, read_object
+from swerl_agent.trajectories.gradings import read_grading
 from swerl_agent.trajectories.live import live_trajectory
 from swerl_agent.trajectories.stored import load, patch_of
 
@@ -28,6 +29,7 @@ from .blocks import Budget
 from .charts import chart
 from .diff import read_diff
 from .episode_page import episode_values, side_by_side, token_values, trajectory_values
+from .grading_section import grading_values
 from .ground_truth import GroundTruthSource
 from .index import EpisodeIndex
 from .rendering import Pages, address, plain
@@ -47,6 +49,7 @@ class Handlers:
     index: EpisodeIndex
     pages: Pages
     ground_truth: GroundTruthSource | None = None
+    gradings: bool = False  # whether visitors with the right to ground truth see tests and logs of gradings
     decode: Callable[[int], str] | None = None
 
     async def runs(self, request: web.Request) -> web.Response:
@@ -110,8 +113,12 @@ class Handlers:
         previous, following = await self._ask(lambda database: query.neighbours(database, row))
         members = await self._ask(lambda database: query.members(database, row))
         gold = await self._gold(row["task"]) if request[VISITOR].ground_truth else None
+        grading = None
+        if self._shows_gradings(request):
+            grading = await asyncio.to_thread(grading_values, self._folder(row), row["path"])
+        values |= {"gold": gold, "grading": grading, "may_see_grading": self._shows_gradings(request)}
         return self.pages.answer(
-            "episode", {"row": row, "before": previous, "after": following, "members": members, "gold": gold, **values}
+            "episode", {"row": row, "before": previous, "after": following, "members": members, **values}
         )
 
     async def live(self, request: web.Request) -> web.Response:
@@ -159,6 +166,15 @@ class Handlers:
             raise web.HTTPNotFound(text="this episode has no such message\n")
         return plain(content)
 
+    async def grading(self, request: web.Request) -> web.Response:
+        """The log of an episode's grading, as plain text."""
+        if not self._shows_gradings(request):
+            raise web.HTTPForbidden(text="the log of a grading names tests; it needs the right to see ground truth\n")
+        found = await asyncio.to_thread(read_grading, self._folder(await self._row(request)))
+        if found is None:
+            raise web.HTTPNotFound(text="no log of this episode's grading is kept\n")
+        return plain(found.log)
+
     async def compare(self, request: web.Request) -> web.Response:
         """Two runs task by task."""
         one, other = request.query.get("a", ""), request.query.get("b", "")
@@ -166,6 +182,9 @@ class Handlers:
         left, right = ({task: runs[run] for task, runs in found.items() if run in runs} for run in (one, other))
         values = {"a": one, "b": other, "found": compare(left, right), "shown": SHOWN_TASKS}
         return self.pages.answer("compare", values)
+
+    def _shows_gradings(self, request: web.Request) -> bool:
+        return self.gradings and request[VISITOR].ground_truth
 
     async def _gold(self, task: str) -> dict[str, Any] | None:
         """The task's ground truth, where it may be shown."""

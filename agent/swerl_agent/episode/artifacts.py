@@ -1,7 +1,8 @@
 """The artifacts of an episode on disk.
 
-Guarantees: one folder per episode. Files appear whole or not at all and hold nothing of the task's ground truth. An
-episode that ended inside `written_on_exit` is written, whatever follows.
+Guarantees: one folder per episode. Files appear whole or not at all and hold nothing of the task's ground truth; the
+record of its grading, which does, is in a folder of its own. An episode that ended inside `written_on_exit` is written,
+whatever follows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from swerl_agent.audit import AuditFinding, executed, findings
-from swerl_agent.grading import NO_PATCH, Verdict
+from swerl_agent.grading import NO_PATCH, Verdict, record_content, record_path
 from swerl_agent.storage import file_name, finish_in_thread, write_atomic
 
 from .episode import Episode
@@ -70,11 +71,12 @@ def write_artifacts(
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    They replace the episode's live file. `meta` is added to the episode's data in both JSON files (sampling parameters,
-    step, reward; no reward is None); `audit` what the audit found in it, looked for here if not given. The verdict
-    names the rules of what was found, also that of an agent that left no patch to grade. `group_index` and
-    `eval_result` say again what `group` and `verdict` do, under the names that other readers know. `ended`: nanoseconds
-    since 1970, if not now. Raises OSError when the disk refuses.
+    They replace the episode's live file. The record of the grading, which names tests, is beside the folder. `meta` is
+    added to the episode's data in both JSON files (sampling parameters, step, reward; no reward is None); `audit` what
+    the audit found in it, looked for here if not given. The verdict names the rules of what was found, also that of an
+    agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and `verdict` do, under
+    the names that other readers know. `ended`: nanoseconds since 1970, if not now. Raises OSError when the disk
+    refuses.
     """
     folder = directory / artifact_name(episode, ended)
     folder.mkdir(parents=True)
@@ -90,7 +92,10 @@ def write_artifacts(
     files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
     if episode.patch is not None:
         files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
-    write_atomic({folder / name: [files[name]] for name in sorted(files)}, durable=False)
+    written = {folder / name: [files[name]] for name in sorted(files)}
+    if record := record_content(verdict) if verdict else None:
+        written = {record_path(folder): [record], **written}
+    write_atomic(written, durable=False)
     remove_live_file(live_path(directory, episode))
     return folder
 

@@ -15,6 +15,7 @@ import json
 import logging
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
@@ -37,7 +38,7 @@ BUSY_SECONDS = 10.0  # that a reader or writer waits for another one
 # Rollback journal: the write-ahead log needs memory that processes of several nodes cannot share.
 _SCHEMA = (
     "PRAGMA journal_mode = DELETE",
-    "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, made REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict BLOB NOT NULL, made REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS calibrations (key TEXT PRIMARY KEY, calibration TEXT NOT NULL)",
 )
 log = logging.getLogger(__name__)
@@ -47,12 +48,12 @@ class VerdictCache:
     """In memory, and in `directory`/verdicts.sqlite when one is given. Calls may block: not for an event loop."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._memory: dict[str, Verdict] = {}
+        self._memory: dict[str, bytes] = {}  # as in the database
         self._path = directory / FILE if directory else None
 
     def get(self, key: str, image: str = "") -> Verdict | None:
         """The verdict of `key`, marked as cached; `image`: what it must have run, where both are known."""
-        verdict = self._memory.get(key) or self._load(key)
+        verdict = self._kept(self._memory.get(key)) or self._load(key)
         if verdict is None or (image and verdict.image and _digest(image) != _digest(verdict.image)):
             return None
         return replace(verdict, cached=True)
@@ -63,8 +64,8 @@ class VerdictCache:
             return
         while len(self._memory) >= MEMORY_ENTRIES:
             del self._memory[next(iter(self._memory))]
-        self._memory[key] = verdict
-        self._query("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", key, json.dumps(asdict(verdict)), time.time())
+        self._memory[key] = content = zlib.compress(json.dumps(asdict(verdict)).encode())  # logs are most of it
+        self._query("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", key, content, time.time())
 
     def calibration(self, key: str) -> dict[str, Any] | None:
         """The calibration of a task's contrast, as `keep_calibration` got it."""
@@ -80,12 +81,15 @@ class VerdictCache:
 
     def _load(self, key: str) -> Verdict | None:
         row = self._query("SELECT verdict FROM verdicts WHERE key = ?", key)
+        return self._kept(row[0]) if row else None
+
+    def _kept(self, content: bytes | None) -> Verdict | None:
         try:
-            return Verdict(**json.loads(row[0])) if row else None
-        except (ValueError, TypeError):
+            return Verdict(**json.loads(zlib.decompress(content))) if content else None
+        except (ValueError, TypeError, zlib.error):
             return None
 
-    def _query(self, statement: str, *values: str | float) -> tuple[str, ...] | None:
+    def _query(self, statement: str, *values: str | bytes | float) -> tuple[Any, ...] | None:
         """The first row; None also when there is no database or it fails, which is a warning."""
         if self._path is None:
             return None
@@ -94,7 +98,7 @@ class VerdictCache:
             with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as database, database:
                 for each in _SCHEMA:
                     database.execute(each)
-                row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
+                row: tuple[Any, ...] | None = database.execute(statement, values).fetchone()
                 return row
         except (sqlite3.Error, OSError) as error:
             log.warning("verdicts are not kept in %s: %s", self._path, error)

@@ -44,6 +44,7 @@ from .network_policy import GradingError, NetworkPolicy
 from .payload import grading_payload
 from .pods import PodWatch
 from .policy import forbidden, runner_option_change, runner_query
+from .record import log_end
 from .swebench_report import check_parser
 from .verdict import GradingIncomplete, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
@@ -214,7 +215,8 @@ class Grader:
                 verdict = await self._logs.call(verdict_of, task, run.outcome, failures, **options)
             except Unreadable as error:
                 verdict = Verdict("unresolved", {"retries": failures}, detail=str(error))
-            return replace(verdict, image=run.image), run
+            log = log_end(run.outcome.log) if isinstance(run.outcome, Report) else ""
+            return replace(verdict, image=run.image, log=log), run
 
         verdict, run = await self._with_retries(task, files, {}, first)
         if not verdict.resolved or not isinstance(run.outcome, Report) or self._settings.contrast == "never":

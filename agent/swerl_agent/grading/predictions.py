@@ -132,6 +132,7 @@ class ReportFolder:
 def instance_report(patch: str, verdict: Verdict) -> dict[str, Any]:
     """The report on one instance, with the harness's names and the verdict's."""
     said = asdict(verdict)
+    del said["log"]  # is a file of its own
     known = {
         "patch_is_None": False,
         "patch_exists": bool(patch),

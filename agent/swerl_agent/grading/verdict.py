@@ -23,6 +23,7 @@ class Verdict:
     cached: bool = False
     detail: str = ""  # one line for people
     image: str = ""  # that the grading ran, as its node resolved it
+    log: str = field(default="", repr=False)  # the end of its log, for people; '' where nothing ran
 
     def __post_init__(self) -> None:
         """Replace control characters in the detail: it is printed on terminals, and a patch may have written it."""
@@ -35,7 +36,8 @@ class Verdict:
         return self.status == "resolved"
 
     def public(self) -> dict[str, Any]:
-        """The verdict without the names of the tests that decided it: how many did what, and no name in any text."""
+        """The verdict without its log and the names of the tests that decided it: how many did what, and no name in any
+        text."""
         status = self.report.get("tests_status") or {}
         names = {test for outcomes in status.values() for tests in outcomes.values() for test in tests}
         counts = {kind: {outcome: len(t) for outcome, t in outcomes.items()} for kind, outcomes in status.items()}
@@ -44,6 +46,7 @@ class Verdict:
         counted: dict[str, Any] = {"tests_status": counts} if counts else {}
         counted |= {"never_appeared": len(absent)} if absent else {}
         shown = {**asdict(self), "report": {**self.report, **counted}}
+        del shown["log"]
         without: dict[str, Any] = _without(shown, sorted(names, key=len, reverse=True))
         return without
 

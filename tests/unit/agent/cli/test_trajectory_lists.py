@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from swerl_agent.cli import main
 from swerl_agent.cli.trajectory_lists import RESOLVED
 from swerl_agent.console import query
 
-from tests.unit.agent.console.artifacts import PATCH, episode, write_evaluation, write_job, write_rollout
+from tests.unit.agent.console.artifacts import PATCH, UNRESOLVED, episode, write_evaluation, write_job, write_rollout
 from tests.unit.agent.console.artifacts import RESOLVED as VERDICT
 
 
@@ -75,6 +76,22 @@ def test_episode_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert document["verdict"]["status"] == "resolved" and document["patch"] == PATCH
     assert "grep -rn total store" in document["turns"][0]["content"]
     assert document["turns"][0]["results"][0]["exit_code"] == 0
+
+
+def test_tests_and_log_of_the_grading_are_shown_on_demand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_rollout(tmp_path, episode(), replace(UNRESOLVED, log="E   assert 7 == 9\n\x1b[2J"), 1)
+    assert swerl("show", folder) == 0
+    assert "test_total" not in capsys.readouterr().out
+    assert swerl("show", folder, "--grading") == 0
+    printed = capsys.readouterr().out
+    assert "--- tests ---\nfailed    FAIL_TO_PASS tests/test_cart.py::test_total\n" in printed
+    assert "--- grading log ---\nE   assert 7 == 9\n␛[2J\n\n--- patch ---" in printed
+    assert swerl("show", folder, "--grading", "-o", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["grading"]["tests"][0]["outcome"] == "failed"
+    older = write_rollout(tmp_path, episode(index=1), VERDICT, 1)
+    assert swerl("show", older, "--grading") == 0
+    assert "--- grading ---\nno log is kept" in capsys.readouterr().out
 
 
 def test_hostile_texts_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,13 +48,18 @@ async def open_console(tmp_path: Path) -> AsyncIterator[OpenConsole]:
     clients: list[TestClient[Any, Any]] = []
 
     async def opened(
-        access: ConsoleAccess | None = None, *, gold: Path | None = None, root: Path = tmp_path / "folder"
+        access: ConsoleAccess | None = None,
+        *,
+        gold: Path | None = None,
+        gradings: bool = False,
+        root: Path = tmp_path / "folder",
     ) -> Console:
         root.mkdir(exist_ok=True)
         index = EpisodeIndex(root, tmp_path / "index.sqlite")
         index.scan()
         source = GroundTruthSource(gold) if gold else None
-        application = console_application(Handlers(index, Pages(root.name), source), access or ConsoleAccess())
+        handlers = Handlers(index, Pages(root.name), source, gradings)
+        application = console_application(handlers, access or ConsoleAccess())
         clients.append(TestClient(TestServer(application)))
         await clients[-1].start_server()
         return Console(clients[-1], index)

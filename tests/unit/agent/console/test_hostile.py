@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -57,12 +58,14 @@ async def test_scripts_are_shown_and_never_run(open_console: OpenConsole, root: 
         error_code=ATTACK,
         agent_name=ATTACK,
     )
-    verdict = Verdict("unresolved", {"contrast": ATTACK, ATTACK: ATTACK, "tests_status": {ATTACK: {}}}, detail=ATTACK)
+    tests = {ATTACK: {ATTACK: [ATTACK], "failure": [ATTACK]}}
+    report = {"contrast": ATTACK, ATTACK: ATTACK, "tests_status": tests, "never_appeared": {ATTACK: None}}
+    verdict = Verdict("unresolved", report, detail=ATTACK, log=ATTACK)
     folder = write_rollout(
         root / "demo", hostile, verdict, 1, step_scores=[{"step": 0, "error": ATTACK, "votes": [ATTACK]}]
     )
     (root / "demo" / "metrics.jsonl").write_text(json.dumps({"kind": ATTACK, "step": 1, ATTACK: 1.0}) + "\n")
-    console = await open_console()
+    console = await open_console(gradings=True)
     path = console.path(folder)
     addresses = [(page, {"path": path}) for page in PAGES]
     addresses += [("/", {}), ("/run", {"path": "demo", "metric": ATTACK}), ("/episodes", {"q": ATTACK, "task": ATTACK})]
@@ -70,8 +73,9 @@ async def test_scripts_are_shown_and_never_run(open_console: OpenConsole, root: 
     for page, values in addresses:
         assert Elements(await console.page(page, **values)).dangerous == [], page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in await console.page("/episode", path=path)
-    answer = await console.get("/text", path=path, message=2)
-    assert answer.content_type == "text/plain" and "sandbox" in answer.headers["Content-Security-Policy"]
+    assert "Tests and log of the grading" in await console.page("/episode", path=path)
+    for answer in (await console.get("/text", path=path, message=2), await console.get("/grading", path=path)):
+        assert answer.content_type == "text/plain" and "sandbox" in answer.headers["Content-Security-Policy"]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +97,9 @@ def test_control_characters_are_symbols(text: str, expected: str) -> None:
 
 async def test_terminal_escapes_of_an_output_are_symbols(open_console: OpenConsole, root: Path) -> None:
     commands = (("printf '\x1b]8;;http://x\x07'", "\x1b[2Jgone\udcff\x00"), ("ls", ""))
-    folder = write_rollout(root / "demo", episode(commands=commands), RESOLVED, 1)
-    console = await open_console()
+    verdict = replace(RESOLVED, log="\x1b]0;title\x07\u202e")
+    folder = write_rollout(root / "demo", episode(commands=commands), verdict, 1)
+    console = await open_console(gradings=True)
     for page in PAGES:
         assert not set(await console.page(page, path=console.path(folder))) & set(map(chr, {*range(32)} - {9, 10}))
 
@@ -105,10 +110,12 @@ async def test_pages_stay_small(open_console: OpenConsole, root: Path, size: int
     count = 30 if size < 100_000 else 2
     commands = tuple((letter * min(size, 100_000), letter * size) for _ in range(count))
     patch = PATCH + f"+{letter * 100}\n" * min(size, 30_000)
+    named = {"tests_status": {"PASS_TO_PASS": {"success": [letter * min(size, 1000)] * 1000, "failure": []}}}
+    verdict = replace(RESOLVED, report=named, log=letter * min(size, 1 << 16))
     folders = [
-        write_rollout(root / "demo", episode(index=i, commands=commands, patch=patch), RESOLVED, 1) for i in range(2)
+        write_rollout(root / "demo", episode(index=i, commands=commands, patch=patch), verdict, 1) for i in range(2)
     ]
-    console = await open_console()
+    console = await open_console(gradings=True)
     for page in PAGES:
         assert len(await console.page(page, path=console.path(folders[0]))) <= PAGE_LIMIT
     assert "open all" in await console.page("/episode", path=console.path(folders[0])) or size < 20_000

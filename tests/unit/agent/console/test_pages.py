@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,23 @@ async def test_ground_truth_needs_to_be_asked_for(
     console = await open_console(gold=tmp_path / "tasks" / shown_from)
     page_text = shown(await console.page("/episode", path=console.path(folder)))
     assert "Ground truth Reference fix" in page_text and "FAIL_TO_PASS: " in page_text
+
+
+async def test_log_and_tests_of_a_grading_need_to_be_asked_for(open_console: OpenConsole, root: Path) -> None:
+    folder = write_rollout(root / "demo", episode(), replace(UNRESOLVED, log="E   assert 7 == 9\n"), 1)
+    older = write_rollout(root / "demo", episode(index=1), RESOLVED, 1)
+    console = await open_console()
+    page = await console.page("/episode", path=console.path(folder))
+    assert "test_total" not in page and "assert 7 == 9" not in page and "No log of this grading" not in page
+    assert (await console.get("/grading", path=console.path(folder))).status == 403
+    console = await open_console(gradings=True)
+    words = shown(await console.page("/episode", path=console.path(folder)))
+    assert "tests/test_cart.py::test_total FAIL_TO_PASS failed" in words and "assert 7 == 9" in words
+    assert "tests/test_cart.py::test_clear PASS_TO_PASS passed" in words
+    answer = await console.get("/grading", path=console.path(folder))
+    assert (answer.content_type, await answer.text()) == ("text/plain", "E   assert 7 == 9\n")
+    assert "No log of this grading is kept" in await console.page("/episode", path=console.path(older))
+    assert (await console.get("/grading", path=console.path(older))).status == 404
 
 
 async def test_unknown_places_are_not_found(open_console: OpenConsole, root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ class Reviewed:
     async def sees_ground_truth(self, **headers: str) -> bool:
         status, text = await self.get(f"/episode?path={self.path}", **headers)
         assert status == 200, text
+        assert ("Tests and log of the grading" in text) == ("Ground truth" in text)
         return "Ground truth" in text
 
 
@@ -77,10 +79,10 @@ async def reviewed(
     served = await stack.enter_async_context(TestServer(application))
     config = ClusterConfig(str(served.make_url("")).rstrip("/"), "runs", None, Credentials())
     client = await stack.enter_async_context(KubeClient(config))
-    folder = write_rollout(tmp_path / "folder" / "demo", episode(TASK), RESOLVED, 1)
+    folder = write_rollout(tmp_path / "folder" / "demo", episode(TASK), replace(RESOLVED, log="1 passed"), 1)
     tasks = jsonl(tmp_path / "t.jsonl", swebench(TASK))
     access = ConsoleAccess("0.0.0.0", authenticator(Reviews(client, "runs")))
-    console = await open_console(access, gold=tasks)
+    console = await open_console(access, gold=tasks, gradings=True)
     return Reviewed(console, server, console.path(folder))
 
 

@@ -24,7 +24,7 @@ from swerl_agent.episode import (
     write_artifacts,
 )
 from swerl_agent.episode.scrub import ScrubTestsFailed, scrub_tests
-from swerl_agent.grading import Verdict
+from swerl_agent.grading import Verdict, record_path
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.sandbox import CommandResult, OOMKilled
 from swerl_agent.sandbox.spec import group_spec
@@ -82,10 +82,10 @@ def visible_to_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) ->
     )
     shell, script = RecordingSandbox(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
     episode = run_episode(task, shell, script, tokenizer, step_limit=4)
-    verdict = Verdict(
-        "unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.ground_truth.fail_to_pass[0]}"
-    )
+    detail, log = f"forged: {task.ground_truth.fail_to_pass[0]}", log_of(task)
+    verdict = Verdict("unresolved", grade_log(task, log), detail=detail, log=log.decode())
     folder = write_artifacts(artifacts, episode, verdict, meta={"reward": -1.0})
+    assert SECRET in record_path(folder).read_text(), "the record of the grading is apart, and names tests"
     files = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(files) == {"traj.json", "meta.json", "patch.diff"}
     return {
