@@ -37,6 +37,11 @@ def print_result(options: Options, document: Any, lines: Iterable[str] = ()) -> 
         print(line, flush=True)
 
 
+def print_line(document: Any) -> None:
+    """Print one document of several, each on a line of its own."""
+    print(json.dumps(document, ensure_ascii=False), flush=True)
+
+
 def print_progress(options: Options, line: str) -> None:
     """Print a line while the command works: on standard error where standard output is for the document."""
     print(line, file=sys.stderr if is_json(options) else sys.stdout, flush=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group
@@ -23,6 +23,15 @@ FINAL_PHASES = frozenset({"Complete", "Failed"})
 BARS = "▁▂▃▄▅▆▇█"
 SHOWN_STEPS = 60  # of a curve
 MESSAGE = 160  # characters of a reason
+READINGS = {  # of a status, by its name in JSON
+    "attempt": "attempt",
+    "step": "step",
+    "steps": "steps",
+    "eta": "eta",
+    "reward_mean": "rewardMean",
+    "resolved_rate": "resolvedRate",
+    "tokens_per_second": "tokensPerSecond",
+}
 
 
 @dataclass
@@ -85,6 +94,22 @@ class JobView:
             f"sandboxes {sandboxes.get('pending', 0)}/{sandboxes.get('ready', 0)}  grading {grading.get('pending', 0)}"
         )
         return f"  {tokens} tokens/s  {counts}  ETA {status.get('eta') or '-'}"
+
+    def as_json(self) -> Json:
+        """The newest reading."""
+        status, found = self.status, self.sandboxes
+        counts = dict(found.pods) if found is not None else dict(status.get("sandboxes") or {})
+        waits = found.waits if found is not None else ()
+        return {
+            "name": self.name,
+            "elapsed_seconds": round(time.monotonic() - self.started, 1),
+            "phase": status.get("phase") or "Pending",
+            **{key: status.get(field) for key, field in READINGS.items()},
+            "sandboxes": counts,
+            "waiting_groups": [{"reason": why, "groups": count, "message": text} for why, count, text in waits],
+            "gradings_pending": (status.get("grading") or {}).get("pending", 0),
+            "causes": [asdict(cause) for cause in causes_of(self.job)] if "metadata" in self.job else [],
+        }
 
     def waiting_for(self) -> str:
         """Why the job does not train, or what its first warning is."""

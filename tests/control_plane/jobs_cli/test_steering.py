@@ -202,6 +202,8 @@ def test_blocked_job_is_explained_watched_to_its_end_and_retried(
     kubectl(kubeconfig, "-n", namespace, "patch", "swerl", "blocked", "--type=merge", "-p", deadline)
     watched = swerl("watch", "blocked", "--interval", "0.5", place=place)
     assert watched.returncode == 1 and "Failed" in watched.stdout.splitlines()[-1], watched
+    read = swerl("watch", "blocked", "-o", "json", place=place)
+    assert read.returncode == 1 and [json.loads(line)["phase"] for line in read.stdout.splitlines()] == ["Failed"], read
     early = swerl("retry", "blocked", place=place)
     assert early.returncode == 2 and "exceeded spec.activeDeadlineSeconds 1" in early.stderr, early
     more = json.dumps({"spec": {"activeDeadlineSeconds": 3600}})

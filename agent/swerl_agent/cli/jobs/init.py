@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from swerl_agent.jobs import file_faults, parse_job
 from swerl_agent.jobs.init import JobOutline, job_text
 
 from ..command import Options, keeps
+from ..output import is_json, output_option
 from ..values import NATURAL, PATH, POSITIVE, QUANTITY
 
 QUESTIONS = {
@@ -27,7 +29,7 @@ QUESTIONS = {
 @click.command(
     "init",
     help="Write a SweRLJob with comments, in a layout that the model fits, to FILE or to standard output. On a"
-    " terminal, it asks for what the options leave open.",
+    " terminal, it asks for what the options leave open. With -o json, the job is JSON, without comments.",
 )
 @click.argument("file", type=PATH, required=False)
 @click.option("--model", metavar="MODEL", help="Hugging Face id, or CLAIM:PATH of a volume")
@@ -44,6 +46,7 @@ QUESTIONS = {
 @click.option("--prompts", type=POSITIVE, default=8, help="tasks of a step (default 8)")
 @click.option("--secret", metavar="NAME", help="Secret with HF_TOKEN")
 @click.option("--force", is_flag=True, help="overwrite FILE")
+@output_option
 @keeps("a FILE that was named may be incomplete")
 async def write_job(options: Options) -> int:
     """0; 1 when no layout of these GPUs fits the model."""
@@ -63,7 +66,9 @@ async def write_job(options: Options) -> int:
         gpu_memory=int(parse_quantity(options.gpu_memory)),
     )
     text = job_text(outline)
-    faults = file_faults(parse_job(text, "the job").job, outline.machines)
+    job = parse_job(text, "the job").job
+    faults = file_faults(job, outline.machines)
+    text = f"{json.dumps(job, indent=2)}\n" if is_json(options) else text
     if path:
         path.write_text(text)
         print(f"{path} written; next: swerl validate {path}", file=sys.stderr)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from swerl_agent.cli import main
+from swerl_agent.jobs import parse_job
 
 from tests.unit.agent.console.artifacts import write_evaluation
 
@@ -28,6 +29,17 @@ def test_job_on_standard_output_is_yaml(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["init", *ANSWERS, "--gpus", "1", "--name", "mine"]) == 0
     job = yaml.safe_load(capsys.readouterr().out)
     assert job["metadata"] == {"name": "mine"} and job["spec"]["colocate"] is True
+
+
+def test_job_is_written_as_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", *ANSWERS, "--gpus", "1"]) == 0
+    job = parse_job(capsys.readouterr().out, "job.yaml").job
+    assert main(["init", *ANSWERS, "--gpus", "1", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == job
+    path = str(tmp_path / "job.json")
+    assert main(["init", path, *ANSWERS, "--gpus", "1", "-o", "json"]) == 0
+    assert json.loads(Path(path).read_text()) == job
+    assert main(["validate", path, "--offline"]) == 0
 
 
 def test_model_without_a_layout_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

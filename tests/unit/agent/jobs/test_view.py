@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from typing import Any
 
@@ -43,6 +44,24 @@ def test_panel_shows_curves_sandboxes_and_warnings() -> None:
     for expected in ("SweRLJob q", "step 8/9", "4m", "0 waiting, 2 starting, 12 ready, 2 lost", "▂▅█"):
         assert expected in text, text
     assert "the last 3 steps changed no weight" in text and "2 groups wait: 0/3 nodes have cpu" in text
+
+
+def test_reading_is_one_json_object() -> None:
+    view = JobView("q")
+    view.observe(reading(4), groups(2))
+    found = json.loads(json.dumps(view.as_json()))
+    assert (found["name"], found["phase"], found["step"], found["steps"], found["eta"]) == ("q", "Training", 4, 9, "4m")
+    assert (found["reward_mean"], found["resolved_rate"], found["tokens_per_second"]) == (0.0, 0.5, None)
+    assert found["sandboxes"] == {"waiting": 0, "starting": 2, "ready": 12, "lost": 2}
+    assert found["waiting_groups"] == [{"reason": "Unschedulable", "groups": 2, "message": "0/3 nodes have cpu"}]
+    assert [cause["reason"] for cause in found["causes"]] == ["NoSignal"]
+
+
+def test_reading_of_a_job_that_has_no_status_yet() -> None:
+    view = JobView("q")
+    view.observe({"metadata": {"name": "q", "generation": 1}, "spec": {}})
+    assert (view.as_json()["phase"], view.as_json()["sandboxes"]) == ("Pending", {})
+    assert view.as_json()["causes"][0]["reason"] == "NotSeenByOperator"
 
 
 def test_curve_shows_the_newest_steps() -> None:
