@@ -53,6 +53,7 @@ JOB_FILE = "job.json"
 DOWNLOAD_FAILED_CODE = 3  # exit code of a preflight; why is its termination message
 EVALUATION_FILE = "evaluation.json"
 PROGRESS_KEY = "progress.json"
+RAY_AGENT_PORT = 52365  # Ray's dashboard agent, on every node
 ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod
 METRICS_PORT = 9102  # of a driver's Prometheus metrics, on the head Pod
 DRIVER_METRICS_PORT_NAME = "driver-metrics"  # KubeRay names that of Ray's own, 8080, "metrics"

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from swerl_api.base import LOG_FORMATS
 from swerl_kube import Json, KubeError
 from swerl_kube.logs import LogSettings
+from swerl_plan.capacity import CHECKS
 
 from .app import run
-from .checks.capacity import CHECKS
 from .checks.prerequisites import HOST_PATHS
 from .context import Settings
 from .errors import OperatorError

@@ -85,11 +85,11 @@ def definitions(found: Iterable[Json]) -> Iterator[Finding]:
 def operators(deployments: Iterable[Json], namespace: str) -> Iterator[Finding]:
     """The operators of swe-rl among `deployments` that serve `namespace`."""
     found = [one for one in deployments if _is_swe_rl(one)]
-    serving = [one for one in found if (served := _served(one)) is None or namespace in served]
+    serving = [one for one in found if (served := served_namespaces(one)) is None or namespace in served]
     if not serving:
         others = f"; {', '.join(map(_full_name, found))} serve others" if found else ""
         text = f"no operator serves namespace {namespace}{others}"
-        served_now = sorted(name for one in found for name in _served(one) or ())
+        served_now = sorted(name for one in found for name in served_namespaces(one) or ())
         names = ",".join([*served_now, namespace])
         remedy = "helm upgrade --install swe-rl charts/" + (f" --set 'namespaces={{{names}}}'" if found else "")
         yield Finding("operator", "failed", text, remedy)
@@ -188,11 +188,17 @@ def _schema(definition: Json) -> Any:
     return next((one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == VERSION), None)
 
 
-def _served(deployment: Json) -> frozenset[str] | None:
+def served_namespaces(deployment: Json) -> frozenset[str] | None:
     """Namespaces that an operator serves; None: all."""
+    named = option_of(deployment, "namespaces")
+    return frozenset(named.split(",")) if named is not None else None
+
+
+def option_of(deployment: Json, name: str) -> str | None:
+    """The value of the option --`name` of a Deployment's containers; None where it is not given."""
     arguments = [argument for one in _containers(deployment) for argument in one.get("args") or ()]
-    named = [argument.partition("=")[2] for argument in arguments if argument.startswith("--namespaces=")]
-    return frozenset(named[-1].split(",")) if named else None
+    given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"--{name}=")]
+    return str(given[-1]) if given else None
 
 
 def _is_kuberay(image: str) -> bool:

@@ -1,7 +1,8 @@
 """Everything that can be known to be wrong with a job before it is created.
 
 Guarantees: nothing is created; what could not be checked is said. The order: the file alone, the API server (a dry
-run: the CRD's rules between fields, admission), the objects that the spec names, the images in their registries.
+run: the CRD's rules between fields, admission), the objects that the spec names, the room on the nodes, the images in
+their registries.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
-from swerl_api import API_VERSION
+from swerl_api import API_VERSION, SweRLJobSpec
 from swerl_kube import BadRequest, Conflict, Forbidden, Json, KubeClient, KubeError, NotFound, resource_path
 from swerl_plan import Machines
 
 from swerl_agent.registry import Availability, RegistryClient, RegistryCredentials, RegistryLimits, check_images
 
+from .capacity import capacity_faults
 from .faults import Fault, Level, file_faults, shown, value_at
 from .needs import NamedObject, named_images, named_objects
 
@@ -66,7 +68,8 @@ async def validate(
     """Check `job`; without a client the cluster is not asked, without `registries` no registry is.
 
     `beside`: objects that are created with it."""
-    found = Validation(file_faults(job, await _machines(client) if client else None))
+    nodes = await _nodes(client) if client else None
+    found = Validation(file_faults(job, _machines(nodes or ())))
     if found.errors:
         found.unchecked.append("the cluster and the registries: correct the file first")
         return found
@@ -75,6 +78,10 @@ async def validate(
     else:
         await _ask_server(found, client, namespace, job)
         await _look_for_objects(found, client, namespace, job["spec"], beside)
+        spec = SweRLJobSpec.model_validate(job["spec"])
+        too_large, unchecked = await capacity_faults(client, namespace, spec, nodes)
+        found.faults += too_large
+        found.unchecked += unchecked
     if registries is not None:
         found.faults += await image_faults(named_images(job["spec"]), registries, credentials or {})
     return found
@@ -173,11 +180,15 @@ def _missing(need: NamedObject, namespace: str, others: Sequence[str]) -> Fault:
     return Fault(need.field, shown(need.name), f"no such {need.kind}{where}", remedy)
 
 
-async def _machines(client: KubeClient) -> Machines:
-    """The largest GPU of the nodes, where their labels say it."""
+async def _nodes(client: KubeClient) -> list[Json] | None:
+    """The nodes; None for a user who may not list them."""
     try:
-        nodes = await client.list("v1", "nodes", None)
+        return await client.list("v1", "nodes", None)
     except KubeError:
-        return Machines()
+        return None
+
+
+def _machines(nodes: Sequence[Json]) -> Machines:
+    """The largest GPU of the nodes, where their labels say it."""
     labels = [str(node["metadata"].get("labels", {}).get(GPU_MEMORY_LABEL, "")) for node in nodes]
     return Machines(gpu_memory=max((int(label) << 20 for label in labels if label.isdecimal()), default=None))

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from swerl_api import GradingSpec, JobReason, SandboxSpec, SweSandboxSpec
 from swerl_kube import Json, KubeClient
+from swerl_plan.pods import grading_pod_size, with_runtime_class
 
 from ..context import Settings
-from ..manifest import toleration_manifests
 from ..problem import Problem
 from ..sandboxes.manifests import sandbox_pod
 from ..sandboxes.parsed import ParsedGroup
@@ -28,7 +28,9 @@ async def episode_capacity_problems(
     problems = []
     for kind in ("sandbox", "grading"):
         try:
-            pod = _sandbox_pod(sandbox, sandbox_settings) if kind == "sandbox" else _grading_pod(sandbox, grading)
+            pod = (
+                sandbox_pod_spec(sandbox, sandbox_settings) if kind == "sandbox" else grading_pod_size(sandbox, grading)
+            )
             problem = pod_capacity_problem(kind, await _with_runtime_class(api, pod), nodes)
         except ValueError as error:
             problem = Problem(JobReason.INVALID_SPEC, f"spec.{kind}.resources: {error}")
@@ -37,7 +39,7 @@ async def episode_capacity_problems(
     return problems
 
 
-def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Json:
+def sandbox_pod_spec(sandbox: SandboxSpec, settings: SandboxSettings) -> Json:
     """Spec of a sandbox Pod of any task."""
     spec = SweSandboxSpec(
         image="task",
@@ -51,26 +53,7 @@ def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Json:
     return manifest
 
 
-def _grading_pod(sandbox: SandboxSpec, grading: GradingSpec) -> Json:
-    """What the scheduler uses of a grading Pod: it runs where sandboxes run, and its requests are its limits."""
-    amounts = grading.resources.requests | grading.resources.limits
-    pod: Json = {
-        "nodeSelector": sandbox.node_selector,
-        "tolerations": toleration_manifests(sandbox.tolerations),
-        "containers": [{"resources": {"requests": amounts, "limits": amounts}}],
-    }
-    return pod | ({"runtimeClassName": sandbox.runtime_class_name} if sandbox.runtime_class_name else {})
-
-
 async def _with_runtime_class(api: KubeClient, pod: Json) -> Json:
     """`pod` with what the API server adds to Pods of its RuntimeClass."""
     name = pod.get("runtimeClassName")
-    runtime = await api.find("node.k8s.io/v1", "runtimeclasses", None, name) if name else None
-    if runtime is None:
-        return pod
-    scheduling = runtime.get("scheduling") or {}
-    return pod | {
-        "nodeSelector": {**(scheduling.get("nodeSelector") or {}), **(pod.get("nodeSelector") or {})},
-        "tolerations": [*pod.get("tolerations", []), *(scheduling.get("tolerations") or [])],
-        "overhead": (runtime.get("overhead") or {}).get("podFixed"),
-    }
+    return with_runtime_class(pod, await api.find("node.k8s.io/v1", "runtimeclasses", None, name) if name else None)

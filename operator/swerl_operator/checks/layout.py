@@ -13,10 +13,9 @@ from swerl_api import JobReason, RayPodTemplate, SweRLJobSpec
 from swerl_api.quantity import parse_amounts
 from swerl_kube import Json
 from swerl_plan import Machines, Models, known_models, refusal
+from swerl_plan.nodes import accepts, toleration_manifests
 
-from ..manifest import toleration_manifests
 from ..problem import Problem
-from .nodes import accepts
 
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
 MIB = 2**20

@@ -20,8 +20,8 @@ from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_api.pods import PodSettings
 from swerl_api.source import VolumeClaimSource
 from swerl_kube import Json
+from swerl_plan.nodes import toleration_manifests
 
-from ..manifest import toleration_manifests
 from ..problem import Problem, merge_problems
 from ..ray.cluster import container_environment, pull_secrets, secret_environment
 from ..ray.volumes import HELPER_RESOURCES, PodVolumes, merge_volumes, mount, source_volumes

@@ -32,9 +32,9 @@ from swerl_api.names import (
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_kube import Json
+from swerl_plan.nodes import toleration_manifests
 
 from ..checks.preflight import preflight_pod
-from ..manifest import toleration_manifests
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup, container_environment, pull_secrets
 from ..ray.credentials import engine_key_variable
 from ..ray.jobs import Submission

@@ -13,8 +13,9 @@ from swerl_api import SweImageSetSpec
 from swerl_api.names import IMAGE_SET_LABEL, PULL_PREFIX, ROLE_LABEL, ROLE_PULL
 from swerl_api.pod_metadata import without_mesh
 from swerl_kube import Json
+from swerl_plan.nodes import toleration_manifests
 
-from ..manifest import owner_reference, toleration_manifests
+from ..manifest import owner_reference
 from .observe import PULL_CONTAINER, PullTarget
 
 PULL_SECONDS = 3600  # limit of one pull

@@ -10,9 +10,7 @@ from swerl_api import SweImageSetSpec
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_kube import Json
 from swerl_kube.pod_loss import container_status
-
-from ..checks.nodes import accepts
-from ..manifest import toleration_manifests
+from swerl_plan.nodes import accepts, toleration_manifests
 
 PULL_CONTAINER = "pull"
 

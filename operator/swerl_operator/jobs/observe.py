@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from swerl_api import JobCondition, SweRLJobStatus, is_condition_true
 from swerl_kube import Json, KubeClient
 from swerl_plan import Models, read_models_text
+from swerl_plan.capacity import nodes_are_final
 
-from ..checks.capacity import apply_capacity_check, cluster_capacity_problem, nodes_are_final
+from ..checks.capacity import apply_capacity_check, cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.layout import layout_problem
 from ..checks.preflight import Preflight, read_preflight

@@ -11,27 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swerl_api import RayPods, RayPodTemplate, Resources
-from swerl_api.names import ROLE_DRIVER, ROLE_LABEL, ROLE_TRAIN
+from swerl_api.names import RAY_AGENT_PORT, ROLE_DRIVER, ROLE_LABEL, ROLE_TRAIN
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.pod_security import RESTRICTED, pod_security
 from swerl_api.pods import PodSettings
 from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
+from swerl_plan.nodes import toleration_manifests
+from swerl_plan.pods import with_gpus
 
-from ..manifest import toleration_manifests
 from .credentials import ray_environment
 from .templates import prefer_together, template_volumes, with_template
 from .users import containers_user
 from .volumes import HELPER_RESOURCES, PodVolumes, merge_volumes
 
 RAY_API = "ray.io/v1"
-GPU = "nvidia.com/gpu"
 GCS_PORT, DASHBOARD_PORT = 6379, 8265
 RAY_METRICS_PORT = 8080  # on every node
-AGENT_PORT = 52365  # Ray's dashboard agent, on every node
 # Fixed ports let the agent on a busy node register in time (swerl_trainer/ray_start).
 AGENT_PORTS = {
-    "dashboard-agent-listen-port": str(AGENT_PORT),
+    "dashboard-agent-listen-port": str(RAY_AGENT_PORT),
     "dashboard-agent-grpc-port": "52366",
     "runtime-env-agent-port": "52367",
     "metrics-export-port": str(RAY_METRICS_PORT),
@@ -199,7 +198,7 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) ->
         ports = {"gcs": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
         container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     if plan.pods.host_network:  # the scheduler then gives no node two Ray Pods, whose ports are the same
-        agent = {"name": "agent", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}
+        agent = {"name": "agent", "containerPort": RAY_AGENT_PORT, "hostPort": RAY_AGENT_PORT}
         container["ports"] = [*container.get("ports", []), agent]
     return container
 
@@ -218,10 +217,7 @@ def _wait_for_head(plan: RayClusterPlan) -> Json:
 
 def container_resources(group: RayGroup) -> Json:
     """Requests and limits of the Ray container, GPUs included."""
-    requests, limits = dict(group.resources.requests), dict(group.resources.limits)
-    if group.gpus:
-        requests[GPU] = limits[GPU] = group.gpus
-    return {"requests": requests, "limits": limits}
+    return with_gpus(group.resources, group.gpus)
 
 
 def uses_rdma(resources: Resources) -> bool:
@@ -231,7 +227,7 @@ def uses_rdma(resources: Resources) -> bool:
 
 
 def _probe(*, period: int, failures: int) -> Json:
-    action = {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}
+    action = {"path": "/api/local_raylet_healthz", "port": RAY_AGENT_PORT}
     return {"httpGet": action, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
 
 

@@ -12,8 +12,8 @@ from swerl_api.names import ROLE_LABEL
 from swerl_api.pod_security import RESTRICTED, ROOT_USER
 from swerl_api.pod_template import InitContainer, PodVolume, VolumeMount
 from swerl_kube import Json
+from swerl_plan.nodes import toleration_manifests
 
-from ..manifest import toleration_manifests
 from .volumes import PodVolumes
 
 HOST_NAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"  # labels of nodes

@@ -19,8 +19,10 @@ from swerl_api.base import Egress, Resources
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.quantity import parse_quantity
 from swerl_api.swesandbox import CAPABILITIES
+from swerl_plan.nodes import toleration_manifests
+from swerl_plan.pods import sandbox_requests
 
-from ..manifest import owner_reference, toleration_manifests
+from ..manifest import owner_reference
 from .kueue import queue_annotations, queue_labels
 from .parsed import ParsedGroup
 from .settings import SandboxSettings
@@ -118,9 +120,9 @@ def idle_command(lifetime: int) -> list[str]:
 def pod_resources(request: Resources, settings: SandboxSettings) -> dict[str, dict[str, Any]]:
     """Requests and limits, each resource in both: as requested, else the defaults, never a limit below its request.
 
-    Where only a limit is given, the request is the same, as everywhere in Kubernetes; so is the limit of a device.
+    The limit of a device is its request.
     """
-    requests = settings.default_requests | request.limits | request.requests
+    requests = sandbox_requests(request, settings.default_requests)
     defaults = {
         name: max(settings.default_limits.get(name, "0"), request, key=parse_quantity)
         for name, request in requests.items()

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from swerl_plan.pods import SANDBOX_REQUESTS
+
 from ..context import Settings
 from ..errors import OperatorError
 
@@ -127,9 +129,7 @@ class SandboxSettings:
     priority_class_name: str | None = None
     """PriorityClass of sandbox Pods."""
 
-    default_requests: dict[str, str] = field(
-        default_factory=lambda: {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"}
-    )
+    default_requests: dict[str, str] = field(default_factory=lambda: dict(SANDBOX_REQUESTS))
     """Requests of resources that the group's spec names neither in requests nor in limits."""
 
     default_limits: dict[str, str] = field(

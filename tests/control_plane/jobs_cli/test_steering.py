@@ -103,6 +103,14 @@ def test_objects_that_do_not_exist_are_named_before_the_job_is_created(
     assert "absent" not in kubectl(kubeconfig, "-n", namespace, "get", "swerl", "-o", "name")
 
 
+def test_pods_that_fit_no_node_are_named_before_the_job_is_created(place: list[str], tmp_path: Path) -> None:
+    trainer = {"image": IMAGE, "resources": {"requests": {"cpu": "4000"}}}
+    done = swerl("validate", written(tmp_path, job("large", trainer=trainer)), "--no-images", place=place)
+    assert done.returncode == 1, done
+    assert "error: spec.trainer: 1 train Pod(s) with 4000 cpu" in done.stdout and "capacityCheck is" in done.stdout
+    assert "even if empty (largest allocatable: " in done.stdout
+
+
 def test_objects_beside_the_job_are_left_to_kubectl(place: list[str], tmp_path: Path) -> None:
     body = job("beside", checkpoint={"volume": {"persistentVolumeClaim": {"claimName": "in-the-file"}}})
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "in-the-file"}}

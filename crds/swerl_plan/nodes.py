@@ -1,10 +1,13 @@
-"""Which nodes accept a Pod, and why the others do not. Pure."""
+"""Which nodes accept a Pod, and why the others do not; tolerations of Pods. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from swerl_kube import Json
+from swerl_api import Toleration
+
+Json = dict[str, Any]
 
 NAMED_NODES = 3  # in a message
 # Labels of nodes that belong to a node pool which an autoscaler may enlarge.
@@ -14,6 +17,17 @@ POOL_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+
+# Platforms taint GPU nodes with the name of the device resource.
+GPU_TOLERATIONS: tuple[Json, ...] = tuple(
+    {"key": key, "operator": "Exists"} for key in ("nvidia.com/gpu", "amd.com/gpu")
+)
+
+
+def toleration_manifests(tolerations: Iterable[Toleration], *, gpus: bool = False) -> list[Json]:
+    """Tolerations as a Pod's manifest has them; with `gpus`, also of the taints that platforms put on GPU nodes."""
+    given = [toleration.model_dump(by_alias=True, exclude_none=True) for toleration in tolerations]
+    return [*given, *(dict(one) for one in GPU_TOLERATIONS if gpus and one not in given)]
 
 
 def accepts(node: Json, selector: Mapping[str, str], tolerations: Iterable[Json]) -> bool:
