@@ -122,6 +122,11 @@ def live_trajectory(path: Path) -> Trajectory:
             content = file.read(LARGEST_FILE)
     except OSError:
         content = b""
+    return trajectory_so_far(content)
+
+
+def trajectory_so_far(content: bytes) -> Trajectory:
+    """The trajectory in the content of a live file."""
     info: dict[str, Any] = {}
     messages, steps = list[Any](), list[Any]()
     for line in _objects(content.rpartition(b"\n")[0]):

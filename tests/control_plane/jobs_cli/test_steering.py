@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 BAD = [path for path in sorted((ROOT / "examples/invalid").glob("*.yaml")) if "kind: SweRLJob" in path.read_text()]
 EXPECT = "# expect: "
+GRADING = {"detail": "FAIL_TO_PASS 0/1", "log": "E   assert 7 == 9\n1 failed\n"}
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
@@ -163,7 +164,8 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
 ) -> None:
     assert swerl("submit", written(tmp_path, job("over", suspend=True)), "--no-images", place=place).returncode == 0
     script = (
-        "mkdir -p /o/over/logs/2 /o/over/exports/step-0000007 && cd /o/over"
+        "mkdir -p /o/over/logs/2 /o/over/exports/step-0000007 /o/over/artifacts/step-0001/.gradings && cd /o/over"
+        f" && echo '{json.dumps(GRADING)}' >artifacts/step-0001/.gradings/t__gg1__i0__1790000000000000000.json"
         " && echo '{}' >exports/step-0000007/config.json && cd logs/2"
         " && echo step 1 >driver.log && echo serving >engine-0.1.log"
     )
@@ -189,6 +191,11 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
     assert set(done.stdout.splitlines()) == {"[driver] step 1", "[engine-0.1] serving"}, done
     missing = swerl("logs", "over", "--attempt", "1", place=place)
     assert missing.returncode == 2 and "there are logs of attempts 2" in missing.stderr, missing
+    grading = swerl("logs", "over", "--grading", "g1/0", place=place)
+    assert (grading.returncode, grading.stdout) == (0, "FAIL_TO_PASS 0/1\nE   assert 7 == 9\n1 failed\n"), grading
+    assert "from /swerl/output/over/artifacts/step-0001/.gradings/t__gg1__i0__" in grading.stderr, grading
+    absent = swerl("logs", "over", "--sandbox", "g1/0", place=place)
+    assert absent.returncode == 2 and "/over has no episode 'g1/0'" in absent.stderr, absent
     exported = swerl("export", "over", str(tmp_path / "weights"), place=place)
     assert exported.returncode == 0 and (tmp_path / "weights/config.json").read_text() == "{}\n", exported
     assert "reader" not in kubectl(kubeconfig, *scope, "get", "pods", "-o", "name")
