@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from swerl_agent.episode.live import LiveFile
 
-from tests.unit.agent.console.artifacts import PATCH, RESOLVED, episode, write_evaluation, write_job, write_rollout
+from tests.unit.agent.console.artifacts import PATCH, UNRESOLVED, episode, write_evaluation, write_job, write_rollout
 from tests.unit.agent.console.test_live import NAME, report
 
 SECONDS = 60_000.0  # milliseconds for one action
@@ -33,12 +34,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     counts = {"by_node": {"node-1": {"ready": 3, "starting": 1}}, "without_node": {"waiting": 2}}
     (root / "demo" / "sandboxes.json").write_text(json.dumps({"time": time.time() + 30, **counts}))
     hostile = episode(commands=((f"echo {ATTACK}", ATTACK), ("ls", "a\n" * 300)), patch=PATCH.replace("cart", ATTACK))
-    write_rollout(root / "hostile", hostile, RESOLVED, 1)
+    tests = {"FAIL_TO_PASS": {"success": [], "failure": [ATTACK]}, "PASS_TO_PASS": {"success": ["t"], "failure": []}}
+    verdict = replace(UNRESOLVED, report={"tests_status": tests}, log=f"{ATTACK}\n" * 80)
+    write_rollout(root / "hostile", hostile, verdict, 1)
     write_live(root / "demo/artifacts/step-0002")
     write_evaluation(root / "before", solved=0)
     write_evaluation(root / "after", solved=1)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "swerl_agent.cli", "view", str(root), "--port", "0"]
+    command = [sys.executable, "-m", "swerl_agent.cli", "view", str(root), "--port", "0", "--show-gradings"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         found = re.search(r"http://\S+", process.stdout.readline())

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from .conftest import MISSING, folder_of_screenshots
 
-PAGES = ("runs", "run", "episodes", "episode", "rollouts", "tokens", "compare", "live", "error")
+PAGES = ("runs", "run", "episodes", "episode", "rollouts", "tokens", "compare", "live", "error", "grading")
 
 
 def open_page(page: Page, name: str) -> None:
@@ -22,6 +22,12 @@ def open_page(page: Page, name: str) -> None:
     if name == "error":
         page.goto(MISSING)
         expect(page.get_by_role("heading", name="404")).to_be_visible()
+        return
+    if name == "grading":
+        page.goto("/episodes?run=hostile")
+        page.locator("[data-item] a").first.click()
+        page.get_by_text("Tests and log of the grading").click()
+        expect(page.get_by_role("region", name="Tests of the grading")).to_be_visible()
         return
     page.get_by_role("link", name="demo", exact=True).click()
     if name == "run":
@@ -104,9 +110,9 @@ def test_narrow_screen_does_not_scroll_sideways(page: Page) -> None:
 
 
 def test_hostile_content_runs_nothing(page: Page) -> None:
-    page.goto("/episodes?run=hostile")
-    page.locator("[data-item] a").first.click()
+    open_page(page, "grading")
     page.keyboard.press("e")
     assert "owned" not in page.title()
     assert "<script>document.title='owned'</script>" in page.inner_text("main")
+    assert "<script>document.title='owned'</script>" in page.inner_text("#grading")
     assert page.locator("main img, main iframe").count() == 0
