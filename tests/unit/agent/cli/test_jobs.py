@@ -59,6 +59,21 @@ def test_faults_are_printed_as_text_and_json(tmp_path: Path, capsys: pytest.Capt
     assert fault["field"] == "spec.algorithm.n_samples_per_prompt" and fault["level"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--grading", "g1/0", "--sandbox", "g1/0"], "--grading and --sandbox exclude each other"),
+        (["--grading", "g1/0", "--follow"], "--source, --follow and --attempt are for logs of processes"),
+        (["--sandbox", "g1/0", "--source", "driver"], "--source, --follow and --attempt are for logs of processes"),
+    ],
+)
+def test_log_of_one_episode_takes_no_options_of_others(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["logs", "job", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_file_that_is_no_job_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("kind: ConfigMap\n")
