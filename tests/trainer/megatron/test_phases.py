@@ -47,6 +47,45 @@ def test_save_and_update_are_reported_with_the_next_step(
     assert "save_seconds" not in trainer.train_step(batch)
 
 
+def test_load_is_reported_with_the_first_step_after_it(
+    start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path
+) -> None:
+    trainer = start(make_config())
+    first = trainer.train_step(batch)
+    assert first["load_seconds"] > 0, "the model was read"
+    assert "load_seconds" not in trainer.train_step(batch)
+    trainer.save(str(tmp_path))
+    trainer.load(str(tmp_path))
+    assert trainer.train_step(batch)["load_seconds"] > 0, "the checkpoint was read"
+
+
+def test_switch_to_engines_and_back_is_a_part_of_its_own(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    trainer = start(make_config())
+    trainer.train_step(batch)
+    trainer.release_memory()
+    released = trainer.phases.take()
+    assert released.keys() == {"switch_seconds"}
+    assert trainer.train_step(batch)["switch_seconds"] > 0, "the next step took the memory back"
+    buckets = trainer.sender.metadata(2**20)
+    for number in range(len(buckets)):
+        trainer.sender.export(number)
+    trainer.sender.release()
+    step = trainer.train_step(batch)
+    assert step["switch_seconds"] > 0 and "update_seconds" not in step
+    assert "switch_seconds" not in trainer.train_step(batch)
+
+
+def test_most_memory_of_each_part_is_that_of_the_fullest_rank(
+    start: Start, make_config: MakeConfig, batch: Batch
+) -> None:
+    phases = start(make_config()).phases
+    phases.take()
+    for phase, gib in (("load", 3.0), ("switch", 1.0), ("load", 2.0)):
+        phases.add(phase, 0.5, gib)
+    assert phases.take() == {"load_seconds": 1.0, "switch_seconds": 0.5, "load_gpu_gib": 3.0, "switch_gpu_gib": 1.0}
+    assert phases.take() == {}
+
+
 def test_trace_is_of_one_step(start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path) -> None:
     trainer = start(make_config())
     trainer.trace_next_step(str(tmp_path / "trace"))

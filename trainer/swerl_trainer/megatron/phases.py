@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.distributed as dist
@@ -18,8 +18,8 @@ from swerl_trainer.megatron.device import Device
 
 GIB = 2**30
 
-Phase = Literal["logprob", "forward_backward", "optimizer", "save", "update"]
-PHASES: tuple[Phase, ...] = ("logprob", "forward_backward", "optimizer", "save", "update")
+Phase = Literal["load", "logprob", "forward_backward", "optimizer", "save", "update", "switch"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 class Phases:
@@ -35,12 +35,17 @@ class Phases:
         """Count what runs inside as `phase`."""
         if self._device.cuda:
             torch.cuda.reset_peak_memory_stats()
-        began = time.monotonic()
+        began, gib = time.monotonic(), 0.0
         yield
         if self._device.cuda:
             torch.cuda.synchronize()
-            self._memory[phase] = max(self._memory[phase], torch.cuda.max_memory_allocated() / GIB)
-        self._seconds[phase] += time.monotonic() - began
+            gib = torch.cuda.max_memory_allocated() / GIB
+        self.add(phase, time.monotonic() - began, gib)
+
+    def add(self, phase: Phase, seconds: float, gib: float) -> None:
+        """Count `seconds` of `phase`, in which at most `gib` of the GPU were allocated; 0 without a GPU."""
+        self._seconds[phase] += seconds
+        self._memory[phase] = max(self._memory[phase], gib)
 
     def take(self) -> dict[str, float]:
         """`<phase>_seconds`, and `<phase>_gpu_gib` on a GPU, of what ran since the last call; a collective."""

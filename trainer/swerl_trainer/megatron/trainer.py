@@ -87,11 +87,13 @@ class MegatronTrainer:
         data_parallel_size(config.trainer, world_size)
         with self.device.active():
             join_process_group(config, self.device, rank, world_size, f"tcp://{url_host(address)}:{port}")
-            self._build()
+            with self.phases.during("load"):
+                self._build()
         self.sender = WeightSender(self.model, self.architecture, self.device, self.phases, self.adapters)
         self._reference = (self.adapters or ReferenceWeights(self.model)) if self.algorithm.kl_coef else None
         self._skipped_in_a_row = 0
         self._trace_folder: str | None = None
+        self._released = False
 
     def trace_next_step(self, folder: str) -> None:
         """Write a profiler trace of the next `train_step` to `folder`, one file per rank."""
@@ -142,7 +144,7 @@ class MegatronTrainer:
 
     def load(self, folder: str) -> None:
         """Continue where `save` wrote `folder`."""
-        with self.device.active():
+        with self.phases.during("load"), self.device.active():
             self.updates = load_state(Path(folder), self.model, self.optimizer, self.adapters)
 
     def save_hf(self, folder: str) -> None:
@@ -168,8 +170,9 @@ class MegatronTrainer:
 
     def release_memory(self) -> None:
         """Free gradients and cached memory on a GPU until the next step; weights and optimizer stay."""
-        if self.device.cuda:
-            for module in self.modules:
+        with self.phases.during("switch"):
+            self._released = True
+            for module in self.modules if self.device.cuda else ():
                 module.offload_grad_buffers()
 
     def _build(self) -> None:
@@ -207,9 +210,9 @@ class MegatronTrainer:
         scale = len(micro_batches) * parallel_state.get_data_parallel_world_size()
         algorithm = supervised(self.algorithm) if batch.demonstrations else self.algorithm
         with self.device.active():
+            if self._released:
+                self._take_memory_back()
             for module in self.modules:
-                if self.device.cuda:
-                    module.restore_grad_buffers()  # no-op unless they were released
                 module.zero_grad_buffer()
             self.optimizer.zero_grad()
             finish = partial(report_loss, algorithm=algorithm, scale=scale)
@@ -226,6 +229,12 @@ class MegatronTrainer:
         self.updates += 1
         self._skipped_in_a_row = 0
         return metrics | counts | {"grad_norm": float(grad_norm or 0.0), "skipped_updates": 0.0}
+
+    def _take_memory_back(self) -> None:
+        with self.phases.during("switch"):
+            self._released = False
+            for module in self.modules if self.device.cuda else ():
+                module.restore_grad_buffers()
 
     def _skip(self) -> dict[str, float]:
         """Leave weights and optimizer as they are. Raises TrainerError after MAX_SKIPPED in a row."""

@@ -230,7 +230,7 @@ class WeightSender:
         from swerl_trainer.megatron.model import export_weights
 
         names = self._buckets[number].names
-        with self._phases.during("update"), self._device.active():
+        with self._phases.during("switch"), self._device.active():
             exported = export_weights(self._model, self._architecture, names, self._adapters)
             return torch.cat([tensor.detach().contiguous().flatten().view(torch.uint8) for _, tensor in exported])
 

@@ -36,9 +36,10 @@ STEP_METRICS: dict[str, str] = {
     "train": "loss pg_loss kl_loss entropy_loss ppo_kl pg_clipfrac ratio logprob grad_norm lr updates new_updates"
     " skipped_updates train_rollout_logprob_abs_diff train_rollout_logprob_abs_diff_max mismatch_kl correction_weight"
     " correction_active rejected_tokens stalls tokens trainable_tokens sequences micro_batches seconds",
-    "perf": "rollout_time train_time update_weights_time checkpoint_time step_time wait_time_ratio logprob_time"
-    " forward_backward_time optimizer_time save_time gather_weights_time gpu_memory/logprob gpu_memory/forward_backward"
-    " gpu_memory/optimizer gpu_memory/save gpu_memory/update tflops_per_gpu mfu tokens_per_gpu_per_sec"
+    "perf": "rollout_time train_time update_weights_time checkpoint_time step_time wait_time_ratio load_time"
+    " logprob_time forward_backward_time optimizer_time save_time gather_weights_time switch_time gpu_memory/load"
+    " gpu_memory/logprob gpu_memory/forward_backward gpu_memory/optimizer gpu_memory/save gpu_memory/update"
+    " gpu_memory/switch tflops_per_gpu mfu tokens_per_gpu_per_sec"
     " train_tokens_per_second request/count request/latency_mean request/queue_time_mean"
     " prefill/first_token_latency_mean decode/tokens_per_sec",
 }
