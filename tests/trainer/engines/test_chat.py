@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,22 @@ async def test_engine_answers_chats_and_counts_tokens(routed_engine: RoutedEngin
         completion = await chat.complete(CONVERSATION, max_tokens=8, temperature=1.0, routing_key="episode")
         assert completion.usage["prompt_tokens"] > 0 and 0 < completion.usage["completion_tokens"] <= 8
         assert completion.truncated == (completion.usage["completion_tokens"] == 8)
+
+
+async def test_answer_says_how_long_its_request_waited(routed_engine: RoutedEngine) -> None:
+    answer = await routed_engine.generate(max_new_tokens=8, temperature=1.0, ignore_eos=True)
+    meta = answer["meta_info"]
+    assert 0 < meta["queue_time"] < meta["first_token_latency"] < meta["e2e_latency"]
+
+
+async def test_engine_counts_its_requests(routed_engine: RoutedEngine) -> None:
+    server = routed_engine.handle._server
+    assert server is not None
+    async with routed_engine.http.get(f"{server.url}/metrics") as response:
+        text = await response.text()
+    assert response.status == 200
+    for metric in ("num_requests_total", "generation_tokens_total", "queue_time_seconds_count"):
+        assert re.search(rf"^sglang:{metric}{{[^}}]*}} [1-9]", text, re.MULTILINE), f"no {metric} in {text[:4000]}"
 
 
 async def test_full_context_window_has_its_own_error(routed_engine: RoutedEngine) -> None:

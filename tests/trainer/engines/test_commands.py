@@ -74,6 +74,14 @@ def test_users_arguments_win() -> None:
     assert "--sleep-on-idle" not in server_command(settings, "127.0.0.1", 3)
 
 
+def test_engines_have_metrics_unless_the_user_turns_them_off() -> None:
+    for settings in (ON_CPU, ON_GPUS):
+        assert "--enable-metrics" in server_command(settings, "127.0.0.1", 3)
+    for name in ("enable-metrics", "enable_metrics"):
+        command = server_command(replace(ON_CPU, arguments={name: False}), "127.0.0.1", 3)
+        assert not any("metrics" in word for word in command)
+
+
 def test_router_flags_may_be_bare() -> None:
     command = router_command(
         RouterSettings(

@@ -60,6 +60,7 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
         "random-seed": settings.seed,
         "tp-size": settings.gpus or None,
         "load-format": None if settings.reads_model else "dummy",
+        "enable-metrics": True,  # each answer then says how long its request waited
     }
     if settings.lora:
         chosen |= {
@@ -72,7 +73,8 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
         chosen |= {**cpu.ARGUMENTS, **(cpu.LORA_ARGUMENTS if settings.lora else {})}
     elif settings.share_gpu:
         chosen |= {"enable-memory-saver": True, "mem-fraction-static": SHARED_FRACTION}
-    return chosen | dict(settings.arguments)
+    given = {name.replace("_", "-") for name in settings.arguments}
+    return {name: value for name, value in chosen.items() if name not in given} | dict(settings.arguments)
 
 
 def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
