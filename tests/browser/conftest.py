@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, sync_playwright
 from swerl_agent.episode.live import LiveFile
 
 from tests.unit.agent.console.artifacts import PATCH, UNRESOLVED, episode, write_evaluation, write_job, write_rollout
@@ -23,6 +24,7 @@ from tests.unit.agent.console.test_live import NAME, report
 SECONDS = 60_000.0  # milliseconds for one action
 ATTACK = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m"
 MISSING = "/missing"  # path of a page that does not exist
+REFUSED_PAGES = (MISSING, "/login", "/refused")  # that are answered with an error status
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]  # tests run as root in containers
 
 
@@ -40,9 +42,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_live(root / "demo/artifacts/step-0002")
     write_evaluation(root / "before", solved=0)
     write_evaluation(root / "after", solved=1)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "swerl_agent.cli", "view", str(root), "--port", "0", "--show-gradings"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with served(root, "--show-gradings") as found:
+        yield found
+
+
+@contextmanager
+def served(root: Path, *options: str, **environment: str) -> Iterator[str]:
+    """The address of `swerl view` over `root`."""
+    own = {"PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    command = [sys.executable, "-m", "swerl_agent.cli", "view", str(root), "--port", "0", *options]
+    with subprocess.Popen(command, env=os.environ | own, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found
@@ -68,22 +77,33 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page that fails the test on an error of its scripts, a refused resource or a request to another host."""
-    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    """A page of the console that everybody may open."""
+    with watched(browser, address) as opened:
+        wait_for_index(opened)
+        yield opened
+
+
+@contextmanager
+def watched(browser: Browser, address: str, headers: Mapping[str, str] | None = None) -> Iterator[Page]:
+    """A page that fails the test on an error of its scripts, a refused resource or a request to another host.
+
+    `headers`: those that a proxy adds to each request.
+    """
+    size = ViewportSize(width=1280, height=900)
+    context = browser.new_context(base_url=address, viewport=size, extra_http_headers=dict(headers or {}))
     context.set_default_timeout(SECONDS)
     opened, faults = context.new_page(), list[str]()
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.on("console", lambda message: faults.append(message.text) if is_fault(message) else None)
-    opened.on("request", lambda request: None if request.url.startswith(address) else faults.append(request.url))
-    wait_for_index(opened)
+    opened.on("request", lambda request: None if request.url.startswith(f"{address}/") else faults.append(request.url))
     yield opened
     context.close()
     assert faults == []
 
 
 def is_fault(message: ConsoleMessage) -> bool:
-    """Whether Chromium reports an error other than that of the page that a test knows to be missing."""
-    return message.type == "error" and not message.location["url"].endswith(MISSING)
+    """Whether Chromium reports another error than the status of a page that a test knows to be refused or missing."""
+    return message.type == "error" and not message.location["url"].endswith(REFUSED_PAGES)
 
 
 def wait_for_index(page: Page) -> None:

@@ -33,6 +33,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _PORT = re.compile(r":\d{1,5}$")
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ def admitted(request: web.Request, token: str, then: str) -> web.Response:
 
 
 def own_path(path: str) -> str:
-    """The path on this console, whatever else it may be read as."""
-    return "/" + path.replace("\\", "/").lstrip("/")
+    """The path on this console, whatever else it may be read as; a header may have it."""
+    return "/" + _UNPRINTABLE.sub("", path.replace("\\", "/")).lstrip("/")
 
 
 def _refused(request: web.Request, authenticator: Authenticator) -> web.Response:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestServer
 from swerl_agent.console import Authenticator, ConsoleAccess, KubernetesToken, ProxyHeader, Reviews
 from swerl_agent.console.access import own_path
@@ -18,32 +17,10 @@ from tests.unit.agent.tasks.rows import jsonl, swebench
 
 from .artifacts import RESOLVED, episode, write_rollout
 from .conftest import Console, OpenConsole
+from .review_server import ReviewServer, review_application
 
 TASK = "django__django-13820"
 HTML = {"Accept": "text/html"}
-USERS = {"viewer-token": "viewer", "reviewer-token": "reviewer", "stranger-token": "stranger"}
-RIGHTS = {("viewer", ""), ("reviewer", ""), ("reviewer", "groundtruth"), ("team:editors", "")}
-
-
-class ReviewServer:
-    """Answers reviews by `USERS` and `RIGHTS`; a right is a user's or a group's."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def answer(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.asked.append(body["kind"])
-        spec = body["spec"]
-        if body["kind"] == "TokenReview":
-            name = USERS.get(spec["token"])
-            status = {"authenticated": bool(name), "user": {"username": name, "groups": ["system:authenticated"]}}
-        else:
-            what = spec["resourceAttributes"]
-            assert (what["verb"], what["resource"], what["namespace"]) == ("get", "swerljobs", "runs")
-            rights = {(who, what["subresource"]) for who in (spec["user"], *spec["groups"])}
-            status = {"allowed": bool(rights & RIGHTS)}
-        return web.json_response({**body, "status": status}, status=201)
 
 
 class Reviewed:
@@ -74,9 +51,8 @@ async def reviewed(
     open_console: OpenConsole, stack: AsyncExitStack, tmp_path: Path, authenticator: Callable[[Reviews], Authenticator]
 ) -> Reviewed:
     """A console of one rollout, with the ground truth of its task."""
-    server, application = ReviewServer(), web.Application()
-    application.router.add_post("/apis/{group}/v1/{kind}", server.answer)
-    served = await stack.enter_async_context(TestServer(application))
+    server = ReviewServer()
+    served = await stack.enter_async_context(TestServer(review_application(server)))
     config = ClusterConfig(str(served.make_url("")).rstrip("/"), "runs", None, Credentials())
     client = await stack.enter_async_context(KubeClient(config))
     folder = write_rollout(tmp_path / "folder" / "demo", episode(TASK), replace(RESOLVED, log="1 passed"), 1)
@@ -151,9 +127,22 @@ async def test_login_from_another_site_is_refused(tokens: Reviewed) -> None:
     assert answer.status == 403 and not answer.cookies
 
 
-@pytest.mark.parametrize("path", ["https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil.example"])
+OTHER_HOSTS = (
+    "https://evil.example", "//evil.example", "/\\evil.example", "\\\\evil.example", "/\t/evil.example",
+    "\n//evil.example",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OTHER_HOSTS)
 def test_login_leads_to_no_other_host(path: str) -> None:
-    assert own_path(path).startswith("/") and not own_path(path).startswith(("//", "/\\"))
+    as_browsers_read_it = own_path(path).translate({ord(each): None for each in "\t\r\n"})
+    assert as_browsers_read_it.startswith("/") and not as_browsers_read_it.startswith(("//", "/\\"))
+
+
+async def test_login_adds_no_header(tokens: Reviewed) -> None:
+    given = {"token": "viewer-token", "next": "/\r\nX-Owned: yes"}
+    answer = await tokens.client.post("/login", data=given, allow_redirects=False)
+    assert answer.status == 303 and "X-Owned" not in answer.headers
 
 
 async def test_cookie_over_https_is_secure(tokens: Reviewed) -> None:
