@@ -24,6 +24,17 @@ def test_job_has_folders_and_labels(make_job: MakeJob) -> None:
     assert job.sandbox_name("g12-r1") == "demo-3-g12-r1"
 
 
+def test_model_is_named_by_its_repository_or_its_folder(make_job: MakeJob) -> None:
+    sources = {
+        "Qwen/Qwen3-4B": {"huggingFace": {"id": "Qwen/Qwen3-4B"}},
+        "tiny": {"image": {"reference": "registry/x:1", "path": "/models/tiny"}},
+        "qwen": {"persistentVolumeClaim": {"claimName": "models", "path": "hub/qwen"}},
+        "models": {"persistentVolumeClaim": {"claimName": "models"}},
+    }
+    found = {name: make_job(model={"source": source}).model for name, source in sources.items()}
+    assert found == {name: name for name in sources}
+
+
 def test_long_job_name_still_gives_unique_sandbox_names(make_job: MakeJob) -> None:
     job = make_job()
     jobs = [Job(name * 5, "n", "u", 12, "l", job.spec) for name in ("abcdefgh", "abcdefgx")]

@@ -90,6 +90,16 @@ class Job:
         return self.paths.output / names.job_folder(self.name)
 
     @property
+    def model(self) -> str:
+        """What artifacts call the model: its Hugging Face id, else the name of its folder."""
+        source = self.spec.model.source
+        if source.hugging_face is not None:
+            return source.hugging_face.id
+        volume, image = source.persistent_volume_claim, source.image
+        folders = [image.path] if image else [volume.path, volume.claim_name] if volume else []
+        return next(filter(None, (Path(folder).name for folder in folders)), "")
+
+    @property
     def engine_adapter(self) -> LoraSpec | None:
         """The adapter that engines load; None when they get whole weights."""
         lora = self.spec.model.lora

@@ -6,7 +6,6 @@ Each episode is a trial: `agent/trajectory.json` in ATIF, `result.json`, and the
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from swerl_agent.storage import file_name, write_atomic
 from .atif import atif
 from .facts import agent_name, agent_version, rewards
 from .fields import integer, mapping, number, text
+from .harbor_stats import HarborStats
 from .portable import given, iso_time, portable, portable_json, whole_text
 from .stored import StoredEpisode
 
@@ -24,38 +24,39 @@ class HarborJob:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._counts = Counter[str]()
+        self._stats = HarborStats()
         self._agents: dict[tuple[str, str], dict[str, str]] = {}
-        self._ended: list[float] = []
+        self._sources: set[str] = set()
+        self._times: list[str] = []
 
     def add(self, episode: StoredEpisode) -> None:
         """Write a trial. Raises OSError, and ValueError or RecursionError for what cannot be converted."""
         name = file_name(episode.folder.name)[-200:]
-        trial = self._folder / name
+        trial, result = self._folder / name, _result(episode, name)
         files = {
             trial / "agent/trajectory.json": [portable_json(atif(episode))],
-            trial / "result.json": [portable_json(_result(episode, name))],
+            trial / "result.json": [portable_json(result)],
         }
         if episode.patch:
             files[trial / "artifacts/patch.diff"] = [whole_text(episode.patch).encode()]
         write_atomic(files, durable=False)
-        self._counts["all"] += 1
-        self._counts["lost"] += bool(episode.info.get("infrastructure_error"))
-        self._ended.append(episode.ended)
+        self._stats.add(result)
+        self._times += [result[name] for name in ("started_at", "finished_at") if name in result]
+        self._sources.update({episode.data} - {""})
         agent, model = agent_name(episode.info), episode.model
         self._agents[agent, model] = given(name=agent, model_name=model or None)
 
     def finish(self) -> None:
         """Write the job's own files; raises OSError."""
-        count = self._counts["all"]
         result = given(
             id=_identity(str(self._folder)),
-            started_at=iso_time(min(self._ended, default=0.0)),
-            finished_at=iso_time(max(self._ended, default=0.0)),
-            n_total_trials=count,
-            stats={"n_completed_trials": count, "n_errored_trials": self._counts["lost"]},
+            started_at=min(self._times, default=iso_time(0.0)),
+            finished_at=max(self._times, default=None),
+            n_total_trials=self._stats.trials,
+            stats=self._stats.stats(),
         )
-        config = {"job_name": self._folder.name, "agents": list(self._agents.values())}
+        datasets = [{"name": source} for source in sorted(self._sources)]
+        config = {"job_name": self._folder.name, "agents": list(self._agents.values()), "datasets": datasets}
         files = {"result.json": [portable_json(result)], "config.json": [portable_json(config)]}
         write_atomic({self._folder / name: content for name, content in files.items()}, durable=False)
 
@@ -97,10 +98,11 @@ def _result(episode: StoredEpisode, name: str) -> dict[str, Any]:
 
 def _exception(episode: StoredEpisode) -> dict[str, Any] | None:
     info = episode.info
-    if not info.get("infrastructure_error"):
+    kind = next((name for name in ("infrastructure_error", "interrupted") if info.get(name)), None)
+    if kind is None:
         return None
     return {
-        "exception_type": text(info.get("error_code")) or "infrastructure_error",
+        "exception_type": text(info.get("error_code")) or kind,
         "exception_message": text(info.get("error")),
         "exception_traceback": "",
         "occurred_at": iso_time(episode.ended),

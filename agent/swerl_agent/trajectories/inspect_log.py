@@ -1,6 +1,7 @@
 """A set of episodes as an Inspect log, in inspect_ai's .eval format: a zip file with a JSON file for each sample.
 
-Guarantee: the log appears whole or not at all; one episode at a time is in memory.
+Guarantees: the log appears whole or not at all; one episode at a time is in memory. Its status is `success` where every
+task has every epoch, else `cancelled`: readers of samples then expect that some are missing.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class InspectLog:
 
     def add(self, episode: StoredEpisode) -> None:
         """Write a sample. Raises OSError, and ValueError or RecursionError for what cannot be converted."""
-        taken = self._epochs.setdefault(sample_id(episode), set())
+        taken = self._epochs.get(sample_id(episode), set())
         epoch = episode.number + 1 if episode.number + 1 not in taken else max(taken) + 1
         sample = inspect_sample(episode, epoch)
         self._zip.writestr(f"samples/{sample['id']}_epoch_{epoch}.json", portable_json(sample))
-        taken.add(epoch)
+        self._epochs[sample["id"]] = taken | {epoch}
         self._summaries.append(summary_of(sample))
         self._model, self._data = self._model or episode.model, self._data or episode.data
 
@@ -63,10 +64,11 @@ class InspectLog:
         times = sorted(filter(None, (each.get("completed_at") for each in self._summaries)))
         started = min(filter(None, (each.get("started_at") for each in self._summaries)), default="")
         digest = hashlib.sha256(name.encode()).hexdigest()[:22]
-        ids = sorted(self._epochs)
+        ids, epochs = sorted(self._epochs), max((max(taken) for taken in self._epochs.values()), default=1)
+        whole = all(len(taken) == epochs for taken in self._epochs.values())
         return {
             "version": VERSION,
-            "status": "success",
+            "status": "success" if whole else "cancelled",
             "eval": {
                 "eval_id": digest,
                 "run_id": digest,
@@ -75,7 +77,7 @@ class InspectLog:
                 "task_id": digest,
                 "dataset": given(name=self._data or None, samples=len(ids), sample_ids=ids),
                 "model": whole_text(self._model) or UNKNOWN,
-                "config": {"epochs": max((len(each) for each in self._epochs.values()), default=1)},
+                "config": {"epochs": epochs},
                 "scorers": [{"name": SCORER}],
             },
             "plan": {"name": "swerl", "steps": []},

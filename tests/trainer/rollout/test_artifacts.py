@@ -47,11 +47,12 @@ async def test_running_episode_has_a_live_file(
 
 
 async def test_artifacts_have_the_keys_of_other_readers(dependencies: WorkerDependencies, tmp_path: Path) -> None:
-    await run(Worker(replace(dependencies, sampling={"top_p": 0.9, "top_k": 20})), REQUEST, MEMBERS, 1, 0)
+    named = replace(dependencies, sampling={"top_p": 0.9, "top_k": 20}, model="kit/tiny")
+    await run(Worker(named), REQUEST, MEMBERS, 1, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]
     assert info["sampling_params"] == {"temperature": 1.0, "top_p": 0.9, "top_k": 20}
-    assert (info["reward"], info["group_index"], info["index"]) == (1.0, "g0", 1)
+    assert (info["reward"], info["group_index"], info["index"], info["model"]) == (1.0, "g0", 1, "kit/tiny")
     assert info["eval_result"] == info["verdict"] and info["verdict"]["status"] == "resolved"
 
 

@@ -111,6 +111,7 @@ class RolloutActor:
                 "top_k": spec.algorithm.top_k,
                 "max_new_tokens": spec.agent.max_tokens_per_turn,
             },
+            model=job.model,
             tracer=tracer,
             api_writes=lambda: self._api_writes,
         )

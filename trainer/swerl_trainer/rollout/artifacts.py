@@ -34,6 +34,7 @@ def write_rollout(
 ) -> None:
     """Write the artifacts of an episode, and trace its rollout; a failure is logged and does not end the rollout."""
     meta = {
+        **({"model": dependencies.model} if dependencies.model else {}),
         "step": request.step,
         "reward": rollout.reward if rollout else 0.0,
         "valid": rollout is not None and rollout.valid,

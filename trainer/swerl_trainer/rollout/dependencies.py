@@ -91,5 +91,6 @@ class WorkerDependencies:
     encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # segments to train on
     workdir: str = "/testbed"  # folder of the repository in task images
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts
+    model: str = ""  # its name, for the artifacts
     tracer: RolloutTracer | None = None
     api_writes: Callable[[], int] = lambda: 0  # requests so far that change objects of the Kubernetes API
