@@ -121,7 +121,7 @@ soak: venv cluster images ## five faults of one job, 10,000 malformed objects, S
 	SWERL_MALFORMED=10000 $(PYTEST) -s -o timeout=7200 tests/chaos/test_malformed.py
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
 
-test-e2e: venv cluster images ## run SweRLJobs and SweEvals from start to end, with faults
+test-e2e: venv cluster images $(SWERL_HOME)/bin/promtool ## run SweRLJobs and SweEvals from start to end, with faults
 	$(PYTEST) $(RERUN) -n 2 $(BY_FILE) -m "not alone" $(E2E)
 	$(PYTEST) --record $(RECORDS)/$@-alone.json $(RERUN) -m alone tests/e2e
 

@@ -63,10 +63,7 @@ NOT_IN_EVERY_JOB = {
     for name in [
         "agent_suspicion",
         "eval_resolved_rate",
-        "perf_decode_tokens_per_sec",
         "perf_mfu",
-        "perf_prefill_first_token_latency_mean",
-        "perf_request_queue_time_mean",
         "rollout_dynamic_filter_drop",
         "rollout_zero_std_count",
         "sandbox_gold_canary_pass_rate",

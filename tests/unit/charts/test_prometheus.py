@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import subprocess
 import threading
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,32 +20,10 @@ from tests.ports import free_port
 
 from .alert_cases import CASES, HEALTHY, QUIET
 from .exporters import Exporters
+from .prometheus import Prometheus, running_prometheus, without_data
 from .queries import ALERTS, DASHBOARDS, alerts, panel_queries
 
-DEADLINE = 60.0  # seconds
 OWN = ("swerl_driver_", "swerl_operator_", "swerl_sandbox_")
-
-
-class Prometheus:
-    """The HTTP API of a running Prometheus."""
-
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/api/v1/"
-
-    def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(self._url + path + "?" + urllib.parse.urlencode(query), timeout=30) as answer:
-            return json.load(answer)["data"]
-
-    def values(self, expression: str) -> list[float]:
-        """The present values of an instant query."""
-        return [float(sample["value"][1]) for sample in self.get("query", query=expression)["result"]]
-
-    def answers(self, expression: str) -> bool:
-        """True when a series has a finite value now; a Prometheus that starts has none."""
-        try:
-            return any(map(math.isfinite, self.values(expression)))
-        except (urllib.error.URLError, ConnectionError):
-            return False
 
 
 @contextmanager
@@ -68,26 +40,6 @@ def operator_exporter(metrics: Metrics) -> Iterator[int]:
     yield port
     stop.set()
     thread.join()
-
-
-@contextmanager
-def running_prometheus(folder: Path, ports: tuple[int, int]) -> Iterator[Prometheus]:
-    """A Prometheus that reads both exporters and the alerts, each as the chart's monitors do."""
-    targets = [{"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": "team-a"}} for port in ports]
-    often = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-    scrapes = [{"job_name": "swe-rl", "static_configs": targets}]
-    config = {"global": often, "rule_files": [str(ALERTS)], "scrape_configs": scrapes}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_port()
-    command = [
-        "prometheus",
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        yield Prometheus(port)
-        process.terminate()
 
 
 @contextmanager
@@ -118,14 +70,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         assert not without_data(server, ["ALERTS"]), (folder / "log").read_text()
         yield server
     exporters.close()
-
-
-def without_data(server: Prometheus, expressions: Iterable[str]) -> list[str]:
-    """Those that never had a value until the deadline; a single scrape may fail on a busy machine."""
-    end, left = time.monotonic() + DEADLINE, list(expressions)
-    while (left := [each for each in left if not server.answers(each)]) and time.monotonic() < end:
-        time.sleep(0.5)
-    return left
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
