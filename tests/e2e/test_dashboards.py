@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from swerl_api.names import METRICS_PORT
+from swerl_trainer.metrics.catalogue import NAMES
 
 from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
@@ -28,6 +29,7 @@ ABSENT = {
         "sandbox_create_latency_pull_mean",
         "sandbox_infra_failed",
         "sandbox_uncontrasted_rate",
+        *(name.replace("/", "_") for name in NAMES if name.startswith("perf/gpu_memory/")),
     ]
 }
 SOLVED = 'outcome="resolved"'  # a query by solved tasks; this model may solve none

@@ -72,6 +72,7 @@ NOT_IN_EVERY_JOB = {
         "sandbox_uncontrasted_rate",
         "supervised_step",
         "train_kl_loss",
+        *(name.replace("/", "_") for name in NAMES if name.startswith("perf/gpu_memory/")),
     ]
 }
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from swerl_api import SweRLJobSpec
+from swerl_trainer.engines.client import EngineLoad
 from swerl_trainer.metrics.driver_metrics import DriverMetrics, gpus_by_role
 from swerl_trainer.rollout.group import Rollout
 
@@ -48,6 +49,15 @@ def test_writes_of_a_replaced_worker_stay_counted() -> None:
         metrics.counts({"pending": 1, "ready": 2, "grading": 3, "api_writes": writes})
     assert value(metrics, "api_writes_total") == 13
     assert (value(metrics, "sandboxes", state="ready"), value(metrics, "gradings_running")) == (2, 3)
+
+
+def test_engines_are_summed_and_keep_their_last_load() -> None:
+    metrics = DriverMetrics("demo", {})
+    metrics.engines([EngineLoad(3, 1, 0.5), EngineLoad(2, 0, 0.75)])
+    metrics.engines([])
+    assert value(metrics, "engine_requests", state="running") == 5
+    assert value(metrics, "engine_requests", state="waiting") == 1
+    assert value(metrics, "engine_cache_usage") == 0.75
 
 
 def test_gpu_seconds_grow_with_time() -> None:

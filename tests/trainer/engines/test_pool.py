@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 import torch
-from swerl_trainer.engines.client import EngineClient, fullest_cache
+from swerl_trainer.engines.client import EngineClient, EngineLoad, engine_loads, fullest_cache
 from swerl_trainer.engines.links import CudaIpcLink, ProcessGroupLink, weight_link
 from swerl_trainer.engines.pool import WATCH_SECONDS
 
@@ -54,13 +54,15 @@ async def test_update_gives_new_weights_under_a_new_version(routed_engine: Route
 
 async def test_cache_is_used_while_a_request_runs(routed_engine: RoutedEngine) -> None:
     running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
-    usages = []
+    loads = list[EngineLoad]()
     while not running.done():
-        usages.append(await fullest_cache(routed_engine.pool.clients))
+        loads += await engine_loads(routed_engine.pool.clients())
         await asyncio.sleep(0.1)
-    assert max(usage or 0.0 for usage in usages) > 0.01, usages
-    assert (await fullest_cache(routed_engine.pool.clients) or 0.0) < 0.01
-    assert await fullest_cache(lambda: [EngineClient("http://127.0.0.1:9", routed_engine.http)]) is None
+    assert (fullest_cache(loads) or 0.0) > 0.01 and max(load.running for load in loads) == 1, loads
+    assert {load.waiting for load in loads} <= {0, 1}
+    (idle,) = await engine_loads(routed_engine.pool.clients())
+    assert idle.running == idle.waiting == 0 and idle.cache < 0.01
+    assert await engine_loads([EngineClient("http://127.0.0.1:9", routed_engine.http)]) == []
 
 
 async def test_running_request_continues_with_the_new_weights(routed_engine: RoutedEngine) -> None:

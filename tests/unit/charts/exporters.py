@@ -10,6 +10,7 @@ from swerl_operator.jobs import PHASES
 from swerl_operator.metrics import Metrics
 from swerl_operator.sandboxes.metrics import SandboxMetrics
 from swerl_operator.sandboxes.store import GroupStore
+from swerl_trainer.engines.client import EngineLoad
 from swerl_trainer.metrics.catalogue import NAMES
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.metrics.sinks import PrometheusSink
@@ -84,6 +85,7 @@ class Exporters:
             self.driver.episode("evaluation", each)
         self.driver.groups({"train/running": 3, "train/kept": 1})
         self.driver.counts({"pending": 2, "ready": 6, "grading": 1, "api_writes": 7 * self.steps})
+        self.driver.engines([EngineLoad(5, 2, 0.5)])
         self.sink.write("step", self.steps, step_row())
         self.sink.write("supervised", 1, {"train/loss": 0.5})
         held_out = {f"eval/{name}": value for name, value in rollout_metrics(ROLLOUTS).items()}

@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
@@ -28,7 +27,7 @@ from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.sandbox_file import report_sandboxes
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.api_key import api_key
-from swerl_trainer.engines.client import fullest_cache
+from swerl_trainer.engines.client import engine_loads, fullest_cache
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
@@ -122,7 +121,12 @@ async def _replace_judges(training: Training, judge: StaticEnginePool) -> None:
 
 async def _adapt_concurrency(training: Training, pool: EnginePool) -> None:
     runner = await training.runner
-    usage = partial(fullest_cache, pool.clients)
+
+    async def usage() -> float | None:
+        loads = await engine_loads(pool.clients())
+        training.metrics.engines(loads)
+        return fullest_cache(loads)
+
     await AdaptiveConcurrency(usage, runner.dispatcher.running, runner.limit_groups).watch()
 
 

@@ -63,7 +63,7 @@ class Training:
         self._exporter = WeightExporter(job.exports, job.spec.checkpoint.export, self._turn, exports)
         self._begun_from: Checkpoint | None = None
         self._state = TrainingState()
-        self._metrics = DriverMetrics(job.name, gpus_by_role(job.spec))
+        self.metrics = DriverMetrics(job.name, gpus_by_role(job.spec))
         self._canary: GoldCanary | None = None
 
     async def run(self) -> None:
@@ -139,7 +139,7 @@ class Training:
             unchanged=state.unchanged,
             kept=await asyncio.to_thread(read_kept, self._begun_from.folder) if self._begun_from else (),
         )
-        runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving, metrics=self._metrics)
+        runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving, metrics=self.metrics)
         self.runner.set_result(runner)
         every = self._spec.grading.gold_canary_every
         self._canary = GoldCanary(runner.grade_reference_fix, tasks=counts.train, every=every)
@@ -239,7 +239,7 @@ class Training:
             attempt=self._job.attempt,
             keep=done if self._begun_from is not None else {},
             config=self._spec.model_dump(mode="json", by_alias=True),
-            driver=self._metrics,
+            driver=self.metrics,
         )
 
     @property

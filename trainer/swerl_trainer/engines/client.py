@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +25,18 @@ ADAPTER = "policy"  # name of the adapter in the engines; a request names it
 CALL_TIMEOUT = 600.0  # seconds of a call that reads a whole model, or moves it between host and GPU
 CONTROL_TIMEOUT = 60.0  # seconds of a call that moves no weights, which the server answers after the batch it computes
 SLOWEST_NETWORK = 32 * 2**20  # bytes per second by which the limit of a bucket grows
-USAGE_TIMEOUT = 5.0  # seconds in which an engine says how full its cache is
+LOAD_TIMEOUT = 5.0  # seconds in which an engine says what it does
+REQUESTS = ("running", "waiting")
 ANSWER_SECONDS = 10.0  # for an engine to answer after the trainer has given a bucket up
+
+
+@dataclass(frozen=True)
+class EngineLoad:
+    """What an engine does at one time."""
+
+    running: int  # requests
+    waiting: int
+    cache: float  # share of its KV cache that requests use, 0 to 1
 
 
 class EngineClient:
@@ -182,13 +193,14 @@ class EngineClient:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def cache_usage(self, timeout: float) -> float | None:
-        """Share of the KV cache that requests use, 0 to 1; None where the server does not say so in `timeout` s."""
+    async def load(self, timeout: float) -> EngineLoad | None:
+        """What the server does now; None where it does not say so in `timeout` s."""
         try:
             limit = aiohttp.ClientTimeout(total=timeout)
             async with self._http.get(f"{self.url}/v1/loads", params={"include": "core"}, timeout=limit) as response:
                 loads = (await response.json())["loads"] if response.status == 200 else []
-                return max((float(load["token_usage"]) for load in loads), default=None)
+                running, waiting = (sum(int(load[f"num_{name}_reqs"]) for load in loads) for name in REQUESTS)
+                return EngineLoad(running, waiting, max(float(load["token_usage"]) for load in loads))
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
             return None
 
@@ -252,7 +264,12 @@ class EngineClient:
             raise EngineLost(f"engine {self.url}: no response to {call}: {error!r}") from error
 
 
-async def fullest_cache(clients: Callable[[], Sequence[EngineClient]]) -> float | None:
-    """Usage of the fullest KV cache of these engines, 0 to 1; None where no engine answers."""
-    answers = await asyncio.gather(*(client.cache_usage(USAGE_TIMEOUT) for client in clients()))
-    return max((usage for usage in answers if usage is not None), default=None)
+async def engine_loads(clients: Sequence[EngineClient]) -> list[EngineLoad]:
+    """What those of these engines do that answer."""
+    answers = await asyncio.gather(*(client.load(LOAD_TIMEOUT) for client in clients))
+    return [load for load in answers if load is not None]
+
+
+def fullest_cache(loads: Iterable[EngineLoad]) -> float | None:
+    """Usage of the fullest KV cache, 0 to 1; None without an engine that answers."""
+    return max((load.cache for load in loads), default=None)

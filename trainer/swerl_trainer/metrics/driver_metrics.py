@@ -6,13 +6,14 @@ Guarantees: every label value comes from a small fixed set; an episode counts on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 from swerl_api import SweRLJobSpec
+from swerl_trainer.engines.client import REQUESTS, EngineLoad
 from swerl_trainer.metrics.catalogue import JOB_LABEL
 from swerl_trainer.rollout.group import GroupPhase, Purpose, Rollout
 
@@ -62,6 +63,8 @@ class DriverMetrics:
         self._groups = self._gauge("groups", "Groups of the dispatcher by phase.", "purpose", "phase")
         self._sandboxes = self._gauge("sandboxes", "Sandboxes of the job by state pending|ready.", "state")
         self._grading = self._gauge("gradings_running", "Patches that are being graded.")
+        self._requests = self._gauge("engine_requests", "Requests at all engines by state running|waiting.", "state")
+        self._cache = self._gauge("engine_cache_usage", "Share of the fullest engine's KV cache in use.")
         self._last_step = self._gauge("last_step_timestamp_seconds", "When the newest step ended; at first the start.")
         self._last_step.labels(job).set_to_current_time()
         self._api_writes = 0
@@ -96,6 +99,14 @@ class DriverMetrics:
         self._grading.labels(self.job).set(counts["grading"])
         self._writes.labels(self.job).inc(max(0, counts["api_writes"] - self._api_writes))
         self._api_writes = counts["api_writes"]  # falls when a worker is replaced
+
+    def engines(self, loads: Collection[EngineLoad]) -> None:
+        """Set what the engines do that answer; without one, what they last did stays."""
+        if not loads:
+            return
+        for state in REQUESTS:
+            self._requests.labels(self.job, state).set(sum(getattr(load, state) for load in loads))
+        self._cache.labels(self.job).set(max(load.cache for load in loads))
 
     def step_ended(self) -> None:
         """A training step ended now."""
