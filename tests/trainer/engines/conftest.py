@@ -24,7 +24,7 @@ from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
-from swerl_trainer.megatron.hf_folder import write_folder
+from swerl_trainer.megatron.hf_folder import begin_folder, building_of, end_folder, write_files, write_index
 from swerl_trainer.megatron.tensor_ipc import handle_of
 from swerl_trainer.weight_bucket import WeightBucket, WeightPart, WeightSample
 from torch.distributed.distributed_c10d import (
@@ -110,7 +110,11 @@ class InProcessTrainer:
         return [bucket_of(self._named())]
 
     async def save_hf(self, folder: Path) -> None:
-        write_folder(folder, self._folder, self._named())
+        building, files = building_of(folder, 0), {"model-00001.safetensors": bucket_of(self._named())}
+        begin_folder(building, self._folder)
+        write_files(building, files, self._named())
+        write_index(building, files)
+        end_folder(building, folder)
 
     async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
         names = sample_names(self._architecture, version)

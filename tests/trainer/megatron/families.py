@@ -1,4 +1,4 @@
-"""A tiny random model of each family, in Hugging Face format."""
+"""A tiny random model of each family, in Hugging Face format, and the weights of such a folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 VOCABULARY = 320
@@ -65,6 +67,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "llama3": {"model_type": "llama", "rope_parameters": LLAMA3, "rms_norm_eps": 1e-5},
     "llama-linear": {"model_type": "llama", "rope_parameters": LINEAR, "num_key_value_heads": 4},
 }
+
+
+def read_folder(folder: Path) -> dict[str, Tensor]:
+    """All weights of a folder; each is in one file."""
+    files = [load_file(path) for path in sorted(folder.glob("*.safetensors"))]
+    tensors = {name: tensor for file in files for name, tensor in file.items()}
+    assert len(tensors) == sum(map(len, files))
+    return tensors
 
 
 def make_model(folder: Path, **fields: Any) -> Any:

@@ -5,6 +5,8 @@ weights, whose parts it compares with the whole model. Unless the job says
 `only_steps`, also those of the third step again from a checkpoint taken after the second, where the checkpoint and the
 exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it also
 writes again as `copy`.
+
+With `only_exports` in the job it reports where the exported weights lie, and which of them each rank sends.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import torch
 import torch.distributed as dist
 from swerl_trainer.megatron.model import export_weights
 from swerl_trainer.megatron.trainer import MegatronTrainer
+from swerl_trainer.megatron.weight_part import own_names
 from swerl_trainer.weight_bucket import WeightBucket
 from torch.multiprocessing.spawn import start_processes
 
@@ -28,7 +31,7 @@ def run_rank(rank: int, job: dict[str, Any], world_size: int) -> None:
         device = job.get("devices", {}).get(name)
         place: dict[str, Any] = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
         trainer = MegatronTrainer(config, **place, device=device)
-        report[name] = case(trainer, job, Path(job["out"]).with_name(name))
+        report[name] = (exports if job.get("only_exports") else case)(trainer, job, Path(job["out"]).with_name(name))
         trainer.close()
     if rank == 0:
         torch.save(report, job["out"])
@@ -53,6 +56,15 @@ def case(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[st
         trainer.save(str(folder / "copy"))
         found["resumed"] = trainer.train_step(batch)
     return found
+
+
+def exports(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    (folder / "hf").mkdir(parents=True, exist_ok=True)
+    (folder / "hf" / "old.safetensors").touch()  # which the export replaces
+    trainer.save_hf(str(folder / "hf"))
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, own_names(trainer.architecture))
+    return {"folder": folder, "parts": parts}
 
 
 def senders_of(trainer: MegatronTrainer) -> list[int]:

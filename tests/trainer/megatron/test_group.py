@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 import ray
 import torch
-from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
 from swerl_trainer.checkpoints import damage
 from swerl_trainer.driver.resume import RESOURCE_PER_CHECK
@@ -22,6 +21,8 @@ from swerl_trainer.megatron.group import TrainGroup, resource_per_rank
 from swerl_trainer.megatron.rank import TrainRank
 
 from ..local_ray import ray_cluster
+
+from .families import read_folder
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig
@@ -67,7 +68,7 @@ async def test_two_ranks_train_resume_and_update_an_engine(group: TrainGroup, ba
 
     await group.save_hf(tmp_path / "hf")
     received = await receive_weights(group, tmp_path)
-    written = load_file(tmp_path / "hf" / "model-00001.safetensors")
+    written = read_folder(tmp_path / "hf")
     assert received.keys() == written.keys()
     assert all(torch.equal(received[name], tensor) for name, tensor in written.items())
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.environment import cpu_process_environment
+
+from .families import read_folder
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
@@ -72,7 +73,7 @@ def checkpoints_move_between_layouts(
     same_step(one_rank.train_step(batch), expected)
     one_rank.load(str(folder / "copy"))
     one_rank.save_hf(str(folder / "copy-hf"))
-    copied, saved = (load_file(path / "model-00001.safetensors") for path in (folder / "copy-hf", original))
+    copied, saved = (read_folder(path) for path in (folder / "copy-hf", original))
     assert copied.keys() == saved.keys() and all(torch.equal(copied[name], saved[name]) for name in saved)
 
 
@@ -81,7 +82,7 @@ def a_checkpoint_alone_gives_the_weights(folder: Path, model: str) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "swerl_trainer.megatron.export", str(folder / "checkpoint"), model]
     environ = {**cpu_process_environment(), "OMP_NUM_THREADS": "1"}
     subprocess.run([*command, str(folder / "again"), "--dtype", "float32"], env=environ, check=True, timeout=300)
-    ranks, exported = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
+    ranks, exported = (read_folder(folder / name) for name in ("hf", "again"))
     assert exported.keys() == ranks.keys() and all(torch.equal(exported[name], ranks[name]) for name in ranks)
     assert (folder / "again" / "config.json").read_text() == (folder / "hf" / "config.json").read_text()
 
@@ -89,7 +90,7 @@ def a_checkpoint_alone_gives_the_weights(folder: Path, model: str) -> None:
 def exports_agree(folders: list[Path]) -> None:
     """The weights of all layouts after two steps, in Hugging Face names. Adam's first steps follow a gradient's sign,
     which rounding decides where it is almost 0: one element in a thousand may differ by a step."""
-    first, *others = (load_file(folder / "model-00001.safetensors") for folder in folders)
+    first, *others = (read_folder(folder) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
         assert other.keys() == first.keys()
         for name in first:

@@ -21,7 +21,7 @@ from swerl_trainer.megatron.model import export_adapters
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from .families import MODELS, make_model
+from .families import MODELS, make_model, read_folder
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
@@ -131,7 +131,7 @@ def test_every_layout_trains_the_same_adapters(
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=5e-4), name
         assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
-        exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
+        exports.append(read_folder(report[name]["folder"] / "hf"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
     resumed = start(make_config(**fields, seed=99))
     for name in LAYOUTS:
@@ -142,14 +142,14 @@ def test_every_layout_trains_the_same_adapters(
 
 def a_checkpoint_is_small_and_gives_adapter_and_model(folder: Path, model: str) -> None:
     size = sum(path.stat().st_size for path in (folder / "checkpoint").rglob("*") if path.is_file())
-    assert size < 4 * sum(f.nbytes for f in load_file(folder / "hf" / "model-00001.safetensors").values())
+    assert size < 4 * sum(f.nbytes for f in read_folder(folder / "hf").values())
     command = [sys.executable, "-W", "ignore", "-m", "swerl_trainer.megatron.export", str(folder / "checkpoint"), model]
     environ = {**cpu_process_environment(), "OMP_NUM_THREADS": "1"}
     for out, option in (("again", []), ("adapter", ["--adapter"])):
         subprocess.run(
             [*command, str(folder / out), "--dtype", "float32", *option], env=environ, check=True, timeout=300
         )
-    ranks, exported = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
+    ranks, exported = (read_folder(folder / name) for name in ("hf", "again"))
     assert all(torch.equal(exported[name], ranks[name]) for name in ranks)
     adapter = load_file(folder / "adapter" / "adapter_model.safetensors")
     config = json.loads((folder / "adapter" / "adapter_config.json").read_text())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 from swerl_trainer.checkpoints import FileSum, sum_files
 from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.process_group import of_all_ranks
 
 from megatron.core.dist_checkpointing.core import CheckpointingConfig, save_config
 from megatron.core.dist_checkpointing.strategies.filesystem_async import FileSystemWriterAsync
@@ -85,8 +86,7 @@ class BackgroundSave:
 
 def complete_together(saving: BackgroundSave) -> None:
     """Wait until the files of all ranks are written and described; a collective."""
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, saving.written())
+    parts = of_all_ranks(saving.written())
     if dist.get_rank() == 0:
         saving.complete(parts)
     dist.barrier()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,13 @@ def join_process_group(config: RankConfig, device: Device, rank: int, world_size
     torch.manual_seed(config.algorithm.seed)
     # No dropout anywhere: the tracker without CUDA generators serves both devices.
     model_parallel_cuda_manual_seed(config.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
+
+
+def of_all_ranks(value: Any) -> list[Any]:
+    """The `value` of each rank, in order of ranks; a collective."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 def stage() -> int:

@@ -39,7 +39,7 @@ from swerl_trainer.megatron.model_config import transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.phases import Phases
-from swerl_trainer.megatron.process_group import join_process_group
+from swerl_trainer.megatron.process_group import join_process_group, of_all_ranks
 from swerl_trainer.megatron.profiling import traced
 from swerl_trainer.megatron.reference import ReferenceWeights
 from swerl_trainer.megatron.save_hf import save_adapter, save_model
@@ -126,9 +126,7 @@ class MegatronTrainer:
         by_position: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
             by_position |= unpack(output[0].float().cpu(), micro_batch, batch)
-        gathered: list[dict[int, Tensor]] = [{} for _ in range(dist.get_world_size())]
-        dist.all_gather_object(gathered, by_position)
-        merged = {position: values for part in gathered for position, values in part.items()}
+        merged = {position: values for part in of_all_ranks(by_position) for position, values in part.items()}
         return [merged[position] for position in range(len(batch))]
 
     def begin_save(self, folder: str) -> None:

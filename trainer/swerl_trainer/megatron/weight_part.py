@@ -1,4 +1,4 @@
-"""What one rank sends of the weights in an update.
+"""What one rank sends of the weights in an update, and writes of them to a folder.
 
 Guarantees: the parts of all ranks together are the whole model, each tensor once. A pipeline stage's first rank sends
 what the stage's ranks share, an expert-parallel rank of the stage its own experts; no tensor leaves its stage.
@@ -6,14 +6,16 @@ what the stage's ranks share, an expert-parallel rank of the stage its own exper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 from swerl_trainer.megatron.architecture import Architecture
-from swerl_trainer.megatron.conversion import ParameterMapping, from_megatron
+from swerl_trainer.megatron.conversion import ParameterMapping, dtype_of, from_megatron, hf_shapes
 from swerl_trainer.megatron.lora import Adapters
 from swerl_trainer.megatron.model import gather_shards, owned, parameter, tensors_of
+from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor, nn
 
 from megatron.core import parallel_state
@@ -29,6 +31,22 @@ def expert_names(architecture: Architecture) -> list[str]:
     if parallel_state.get_expert_data_parallel_rank():
         return []
     return [name for entry in owned(architecture) if entry.expert_rank is not None for name in entry.hf]
+
+
+def own_names(architecture: Architecture) -> list[str]:
+    """Weights that this rank sends, in the order of the model."""
+    sent = {*(shared_names(architecture) if leads() else []), *expert_names(architecture)}
+    return [name for entry in owned(architecture) for name in entry.hf if name in sent]
+
+
+def helped_names(architecture: Architecture) -> list[str]:
+    """Weights that this rank gathers with those that share its stage, whichever of them sends them."""
+    return shared_names(architecture) if in_first_replica() else []
+
+
+def leads() -> bool:
+    """Whether this rank sends what its stage's ranks share."""
+    return in_first_replica() and replica()[0] == dist.get_rank()
 
 
 def in_first_replica() -> bool:
@@ -58,6 +76,27 @@ def part_weights(
                 whole = adapters.merged(whole, a, b)
             if name in wanted:
                 yield name, whole
+
+
+def divided(
+    names: Sequence[str], model: nn.ModuleList, architecture: Architecture, max_bytes: int
+) -> list[WeightBucket]:
+    """Buckets of the weights `names`, in order, of at most `max_bytes` unless one tensor alone is larger."""
+    weights, all_shapes = next(iter(model.parameters())).dtype, hf_shapes(architecture)
+    buckets: list[list[tuple[str, str, tuple[int, ...], int]]] = []
+    total = 0
+    for name in names:
+        dtype, shape = dtype_of(name, weights), all_shapes[name]
+        size = dtype.itemsize * math.prod(shape)
+        if not buckets or total + size > max_bytes:
+            buckets.append([])
+            total = 0
+        buckets[-1].append((name, str(dtype).removeprefix("torch."), shape, size))
+        total += size
+    return [
+        WeightBucket(names=names, dtypes=dtypes, shapes=shapes, bytes=sum(sizes))
+        for names, dtypes, shapes, sizes in (zip(*bucket, strict=True) for bucket in buckets)
+    ]
 
 
 def _whole(

@@ -8,7 +8,6 @@ metadata; a group that could not be joined completely is not kept, nor is one wh
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import time
 from collections import deque
@@ -88,28 +87,25 @@ class WeightSender:
     def metadata(self, max_bytes: int, *, whole: bool = True) -> list[WeightBucket]:
         """The buckets of a transfer by `export`, of the whole model; limits as of `part`."""
         from swerl_trainer.megatron.conversion import hf_shapes
+        from swerl_trainer.megatron.weight_part import divided
 
         names = [name for name in hf_shapes(self._architecture) if whole or self._changes(name)]
-        self._buckets = self._divided(names, max_bytes)
+        self._buckets = divided(names, self._model, self._architecture, max_bytes)
         return self._buckets
 
     def part(self, max_bytes: int, *, whole: bool = True) -> WeightPart:
         """What this rank sends, the same for every update: in buckets of at most `max_bytes` unless one tensor alone is
         larger; unless `whole`, without the weights that have no adapter in a model with adapters."""
         import torch.distributed as dist
-        from swerl_trainer.megatron.weight_part import expert_names, in_first_replica, replica, shared_names
+        from swerl_trainer.megatron.weight_part import divided, expert_names, helped_names, leads, replica
 
-        shared, experts = (
-            self._divided([name for name in names if whole or self._changes(name)], max_bytes)
-            for names in (shared_names(self._architecture), expert_names(self._architecture))
+        self._shared_buckets, experts = (
+            divided([n for n in names if whole or self._changes(n)], self._model, self._architecture, max_bytes)
+            for names in (helped_names(self._architecture), expert_names(self._architecture))
         )
-        self._shared_buckets = shared if in_first_replica() else []
-        first, *helpers = replica()
-        leads = in_first_replica() and dist.get_rank() == first
-        self._own = [*(shared if leads else []), *experts]
-        return WeightPart(
-            dist.get_rank(), tuple(self._own), len(shared) if leads else 0, tuple(helpers) if leads else ()
-        )
+        shared = self._shared_buckets if leads() else []
+        self._own = [*shared, *experts]
+        return WeightPart(dist.get_rank(), tuple(self._own), len(shared), tuple(replica()[1:]) if leads() else ())
 
     def prepare(self, number: int) -> None:
         """Gather bucket `number` of this rank's part, for `send`; `help` on its helpers if they share it."""
@@ -159,23 +155,6 @@ class WeightSender:
         sending.wait()
         if self._device.cuda:
             torch.cuda.synchronize()
-
-    def _divided(self, names: list[str], max_bytes: int) -> list[WeightBucket]:
-        """Buckets of the weights `names`, in order."""
-        from swerl_trainer.megatron.conversion import dtype_of, hf_shapes
-
-        weights, all_shapes = next(iter(self._model.parameters())).dtype, hf_shapes(self._architecture)
-        buckets: list[list[tuple[str, str, tuple[int, ...], int]]] = []
-        for name in names:
-            dtype, shape = dtype_of(name, weights), all_shapes[name]
-            size = dtype.itemsize * math.prod(shape)
-            if not buckets or sum(b for *_, b in buckets[-1]) + size > max_bytes:
-                buckets.append([])
-            buckets[-1].append((name, str(dtype).removeprefix("torch."), shape, size))
-        return [
-            WeightBucket(names=names, dtypes=dtypes, shapes=shapes, bytes=sum(sizes))
-            for names, dtypes, shapes, sizes in (zip(*bucket, strict=True) for bucket in buckets)
-        ]
 
     def _flat(self, bucket: WeightBucket) -> Tensor:
         """The content of a bucket of this rank's part, uint8 [bytes]."""
