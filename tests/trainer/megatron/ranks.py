@@ -6,7 +6,8 @@ weights, whose parts it compares with the whole model. Unless the job says
 exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it also
 writes again as `copy`.
 
-With `only_exports` in the job it reports where the exported weights lie, and which of them each rank sends.
+With `only_exports` in the job it reports where the exported weights lie, which of them each rank sends, and samples of
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch.distributed as dist
 from swerl_trainer.megatron.model import export_weights
 from swerl_trainer.megatron.trainer import MegatronTrainer
 from swerl_trainer.megatron.weight_part import own_names
-from swerl_trainer.weight_bucket import WeightBucket
+from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 from torch.multiprocessing.spawn import start_processes
 
 
@@ -64,7 +65,12 @@ def exports(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict
     trainer.save_hf(str(folder / "hf"))
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, own_names(trainer.architecture))
-    return {"folder": folder, "parts": parts}
+    return {"folder": folder, "parts": parts, "samples": samples_of(trainer)}
+
+
+def samples_of(trainer: MegatronTrainer) -> list[WeightSample]:
+    """What is compared after the updates to as many versions as there are samples, with engines of two ranks."""
+    return [trainer.sender.sample(version, 2) for version in range(trainer.architecture.layers + 1)]
 
 
 def senders_of(trainer: MegatronTrainer) -> list[int]:

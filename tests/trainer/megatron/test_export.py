@@ -13,6 +13,7 @@ from swerl_trainer.megatron.conversion import ROUTER_BIAS
 from transformers import AutoModelForCausalLM
 
 from .families import GLM, MOE, make_model, read_folder
+from .ranks import samples_of
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
@@ -63,6 +64,7 @@ def test_each_rank_writes_its_own_weights(
         alone = start(make_config(model=str(folders[model]), dtype=cases[name].dtype))
         alone.save_hf(str(tmp_path / "alone" / name))
         assert same(read_folder(folder), read_folder(tmp_path / "alone" / name)), name
+        assert report[name]["samples"] == samples_of(alone), name
         assert [path.name for path in folder.parent.iterdir()] == ["hf"], name
         loads_as(folder, folders[model], cases[name].dtype)
 

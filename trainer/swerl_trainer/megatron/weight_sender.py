@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import ChainMap, deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
     from swerl_trainer.megatron.lora import Adapters
-    from swerl_trainer.megatron.phases import Phases
+    from swerl_trainer.megatron.phases import Phase, Phases
     from torch import Tensor
 
 
@@ -158,13 +158,18 @@ class WeightSender:
 
     def _flat(self, bucket: WeightBucket) -> Tensor:
         """The content of a bucket of this rank's part, uint8 [bytes]."""
-        import torch
         from swerl_trainer.megatron.weight_part import part_weights
 
-        with self._phases.during("update"), self._device.active():
+        return self._filled(bucket, part_weights(self._model, self._architecture, bucket.names, self._adapters))
+
+    def _filled(self, bucket: WeightBucket, tensors: Iterable[tuple[str, Tensor]], phase: Phase = "update") -> Tensor:
+        """The content of `bucket`, uint8 [bytes]; beside it, one of its `tensors` at a time."""
+        import torch
+
+        with self._phases.during(phase), self._device.active():
             flat = torch.empty(bucket.bytes, dtype=torch.uint8, device=self._device.torch)
             start = 0
-            for _, tensor in part_weights(self._model, self._architecture, bucket.names, self._adapters):
+            for _, tensor in tensors:
                 flat[start : start + tensor.nbytes] = tensor.detach().contiguous().flatten().view(torch.uint8)
                 start += tensor.nbytes
             return flat
@@ -191,27 +196,31 @@ class WeightSender:
             cuda.ipc_collect()
 
     def sample(self, version: int, engine_ranks: int) -> WeightSample:
-        """See `TrainGroup.weight_sample`; empty on other ranks than 0. Collective."""
-        import torch.distributed as dist
+        """See `TrainGroup.weight_sample`. A collective of all ranks: each stage sums its own tensors."""
         from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
-        from swerl_trainer.megatron.model import export_weights
+        from swerl_trainer.megatron.process_group import of_all_ranks
+        from swerl_trainer.megatron.weight_part import helped_names, leads, part_weights
 
         names = sample_names(self._architecture, version)
         with self._phases.during("update"), self._device.active():
-            exported = export_weights(self._model, self._architecture, names, self._adapters)
-            tensors = {name: tensor.detach() for name, tensor in exported if dist.get_rank() == 0}
-            sums = engine_sums(tensors, self._architecture, engine_ranks) if tensors else ()
-        return WeightSample(others(self._architecture, names), sums)
+            mine = [name for name in helped_names(self._architecture) if name in names]
+            tensors = dict(part_weights(self._model, self._architecture, mine, self._adapters))
+            sums = engine_sums(tensors, self._architecture, engine_ranks) if leads() else ()
+        by_rank = zip(*filter(None, of_all_ranks(sums)), strict=True)
+        return WeightSample(others(self._architecture, names), tuple(dict(ChainMap(*each)) for each in by_rank))
 
     def _gather(self, number: int) -> Tensor:
-        """Bucket `number` of the whole model, uint8 [bytes]; a collective of all ranks."""
-        import torch
+        """Bucket `number` of the whole model, uint8 [bytes], on this rank's device; a collective of all ranks.
+
+        Here stages do not pass handles of their own parts: an engine needs the layers of every stage, but sees only its
+        own GPUs (`LocalEngine.start`), and a handle is valid on one node. Each of its ranks needs whole tensors,
+        because SGLang's loader takes its shard from them. So every GPU gets every bucket, one tensor at a time.
+        """
         from swerl_trainer.megatron.model import export_weights
 
-        names = self._buckets[number].names
-        with self._phases.during("switch"), self._device.active():
-            exported = export_weights(self._model, self._architecture, names, self._adapters)
-            return torch.cat([tensor.detach().contiguous().flatten().view(torch.uint8) for _, tensor in exported])
+        bucket = self._buckets[number]
+        tensors = export_weights(self._model, self._architecture, bucket.names, self._adapters)
+        return self._filled(bucket, tensors, phase="switch")
 
     def close(self, group_name: str) -> None:
         """Leave the group; no-op when it is not connected."""
