@@ -80,6 +80,15 @@ async def test_group_names_the_ranks_that_have_not_finished(caplog: pytest.LogCa
     assert group.stalls == 1
 
 
+async def test_ranks_are_named_by_their_numbers_when_not_all_are_called(caplog: pytest.LogCaptureFixture) -> None:
+    group = TrainGroup([], watchdog_seconds=0.1)
+    with caplog.at_level(logging.WARNING):
+        await group._all([answer(0.0), wait_for_a_report(group, 500)], ranks=[4, 6])
+    assert "; ranks 6 have not finished;" in caplog.text
+    with pytest.raises(TrainerError, match="training rank 6 failed: ValueError: lost"):
+        await group._all([answer(0.0), answer(0.0, ValueError("lost"))], ranks=[4, 6])
+
+
 async def test_group_reports_no_call_that_loads_a_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
     group = TrainGroup([SlowRank(), SlowRank()], watchdog_seconds=0.05)
     with caplog.at_level(logging.WARNING):

@@ -159,47 +159,38 @@ class TrainGroup:
 
     async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]:
         """Address of the rank's node and a port free there, for a group's rendezvous."""
-        address, port = (await self._all([self._ranks[rank].endpoint.remote()]))[0]
+        address, port = (await self._all([self._ranks[rank].endpoint.remote()], ranks=[rank]))[0]
         return str(address), int(port)
 
     async def connect_engines(
-        self,
-        rank: int,
-        address: str,
-        port: int,
-        *,
-        world_size: int,
-        group_name: str,
-        backend: str,
-        timeout: float,
+        self, rank: int, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
     ) -> None:
         """Let `rank` join an update group as the group's rank 0; returns when `world_size` members have joined.
         `timeout`: seconds for that, and for each bucket that it sends."""
-        await self._all([
-            self._ranks[rank].connect.remote(
-                address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
-            )
-        ])  # fmt: skip
+        member = {"world_size": world_size, "group_name": group_name, "backend": backend, "timeout": timeout}
+        await self._on_rank(rank, "sender.connect", address, port, **member)
 
     async def weight_parts(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightPart]:
         """What each rank with a part of its own sends, the same for every update of the job; unless `whole`, without
         the weights that have no adapter in a model with adapters."""
-        parts: list[WeightPart] = await self._all([rank.weight_part.remote(max_bytes, whole) for rank in self._ranks])
+        calls = (rank.run_own.remote("sender.part", max_bytes, whole=whole) for rank in self._ranks)
+        parts: list[WeightPart] = await self._all([*calls])
         return [part for part in parts if part.buckets]
 
     async def prepare_bucket(self, part: WeightPart) -> None:
         """Gather the first bucket of `part` on its rank."""
-        prepared = self._ranks[part.rank].run.remote("sender.prepare", 0)
-        await self._all([prepared, *self._help(part, 0)])
+        await self._with_helpers(part, 0, "sender.prepare", 0)
 
     async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None:
         """Broadcast a bucket of `part` to the update group, and gather the next one meanwhile."""
-        sent = self._ranks[part.rank].run.remote("sender.send", number, group_name)
-        await self._all([sent, *self._help(part, number + 1)])
+        await self._with_helpers(part, number + 1, "sender.send", number, group_name)
 
-    def _help(self, part: WeightPart, number: int) -> list[Any]:
-        helpers = part.helpers if number < part.shared else ()
-        return [self._ranks[helper].run.remote("sender.help", number) for helper in helpers]
+    async def _with_helpers(self, part: WeightPart, gathered: int, method: str, *arguments: Any) -> None:
+        """Call `method` on the part's rank, which gathers the bucket `gathered` within it."""
+        helpers = part.helpers if gathered < part.shared else ()
+        calls = [self._ranks[part.rank].run.remote(method, *arguments)]
+        calls += [self._ranks[helper].run.remote("sender.help", gathered) for helper in helpers]
+        await self._all(calls, ranks=[part.rank, *helpers])
 
     async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]:
         """The buckets of the whole model for `export_bucket`, in order, the same for every update of the job."""
@@ -213,7 +204,7 @@ class TrainGroup:
     async def export_bucket(self, number: int) -> list[str]:
         """Gather bucket `number` of the last `weight_buckets` on every rank's GPU; a handle per rank, with which an
         engine on the same GPU reads it until the next bucket or `release_bucket`."""
-        handles: list[str] = await self._all([rank.export_bucket.remote(number) for rank in self._ranks])
+        handles: list[str] = await self._all([rank.run_own.remote("sender.export", number) for rank in self._ranks])
         return handles
 
     async def release_bucket(self) -> None:
@@ -231,7 +222,7 @@ class TrainGroup:
 
     async def disconnect_engines(self, rank: int, group_name: str) -> None:
         """Let `rank` leave the update group; no-op when it is not connected."""
-        await self._all([self._ranks[rank].disconnect.remote(group_name)])
+        await self._on_rank(rank, "sender.close", group_name)
 
     async def close(self) -> None:
         """End the actors."""
@@ -256,26 +247,34 @@ class TrainGroup:
         """Rank 0's result of calling `method` on every rank."""
         return (await self._all([rank.run.remote(method, *arguments, **keywords) for rank in self._ranks]))[0]
 
-    async def _all(self, calls: Sequence[Awaitable[Any]], *, limited: bool = True) -> list[Any]:
+    async def _on_rank(self, rank: int, method: str, *arguments: Any, **keywords: Any) -> None:
+        """Call `method` on one rank alone."""
+        await self._all([self._ranks[rank].run.remote(method, *arguments, **keywords)], ranks=[rank])
+
+    async def _all(
+        self, calls: Sequence[Awaitable[Any]], *, ranks: Sequence[int] = (), limited: bool = True
+    ) -> list[Any]:
         """Results in order; the first failure is raised at once, because other ranks may wait for the failed one.
 
-        `limited`: a call that takes longer than the watchdog's limit is reported.
+        `ranks`: those that are called, by default all. `limited`: a call that takes longer than the watchdog's limit is
+        reported.
         """
+        ranks = ranks or range(len(calls))
         tasks = [asyncio.ensure_future(_result(call)) for call in calls]
         began, limit = time.monotonic(), self._watchdog_seconds if limited else None
         while True:
             done, pending = await asyncio.wait(tasks, timeout=limit, return_when=asyncio.FIRST_EXCEPTION)
             if not pending or any(task.exception() for task in done):
                 break
-            self._report_stall([number for number, task in enumerate(tasks) if task in pending], began)
-        for number, task in enumerate(tasks):
+            self._report_stall([rank for rank, task in zip(ranks, tasks, strict=True) if task in pending], began)
+        for rank, task in zip(ranks, tasks, strict=True):
             if task in done and (error := task.exception()) is not None:
                 for waiting in pending:
                     waiting.cancel()
                 cause = getattr(error, "cause", None) or error
                 if isinstance(cause, TrainerError):
                     raise cause from error
-                raise TrainerError(f"training rank {number} failed: {_described(cause, error)}") from error
+                raise TrainerError(f"training rank {rank} failed: {_described(cause, error)}") from error
         return [task.result() for task in tasks]
 
     def _report_stall(self, numbers: Sequence[int], began: float) -> None:

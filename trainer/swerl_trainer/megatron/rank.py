@@ -1,4 +1,8 @@
-"""The Ray actor of one training rank: a process that hosts a MegatronTrainer."""
+"""The Ray actor of one training rank: a process that hosts a MegatronTrainer.
+
+Guarantees: a call that may wait for other ranks or for engines, from `begin` on, is watched: if it does not end, this
+rank's stacks are written.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from swerl_trainer.checkpoints import FileSum
     from swerl_trainer.megatron.background_save import BackgroundSave, RankPart
     from swerl_trainer.megatron.trainer import MegatronTrainer
-    from swerl_trainer.weight_bucket import WeightPart
 
 
 class TrainRank:
@@ -60,14 +63,20 @@ class TrainRank:
         replace(config.log, ids={**config.log.ids, "rank": rank}).configure(sys.stderr, "WARNING")
         stacks = Path(config.logs) / f"rank-{rank}.stacks.txt" if config.logs else None
         self._watched = partial(watched, file=stacks, seconds=config.watchdog_seconds)
-        self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
+        with self._watched("begin"):
+            self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
 
     def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call `method` of the trainer, or of a part of it as in `sender.release`; only rank 0 sends a result back, the
         others' are equal to it."""
-        with self._watched(method):
-            result = attrgetter(method)(self._trainer)(*arguments, **keywords)
+        result = self.run_own(method, *arguments, **keywords)
         return result if self._rank == 0 else None
+
+    def run_own(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """The same for a result that is this rank's own."""
+        assert self._trainer is not None
+        with self._watched(method):
+            return attrgetter(method)(self._trainer)(*arguments, **keywords)
 
     def written(self) -> RankPart:
         """See BackgroundSave.written; runs beside `run`."""
@@ -80,27 +89,3 @@ class TrainRank:
     def _saving(self) -> BackgroundSave:
         assert self._trainer is not None
         return self._trainer.saving
-
-    def export_bucket(self, number: int) -> str:
-        """See WeightSender.export; every rank has a handle of its own."""
-        assert self._trainer is not None
-        return self._trainer.sender.export(number)
-
-    def weight_part(self, max_bytes: int, whole: bool) -> WeightPart:
-        """See WeightSender.part; every rank has its own."""
-        assert self._trainer is not None
-        return self._trainer.sender.part(max_bytes, whole=whole)
-
-    def connect(
-        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
-    ) -> None:
-        """See WeightSender.connect."""
-        assert self._trainer is not None
-        self._trainer.sender.connect(
-            address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
-        )
-
-    def disconnect(self, group_name: str) -> None:
-        """See WeightSender.close."""
-        assert self._trainer is not None
-        self._trainer.sender.close(group_name)
