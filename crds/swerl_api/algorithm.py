@@ -115,6 +115,10 @@ class AlgorithmSpec(ApiModel):
     """Warm-up and decay of the learning rate over `steps`."""
     weight_decay: float = Field(default=0.1, ge=0, le=1)
     """AdamW weight decay."""
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay per update of AdamW's mean of the gradients, in supervised steps too."""
+    adam_beta2: float = Field(default=0.98, ge=0, lt=1)
+    """Decay per update of AdamW's mean of the squared gradients, in supervised steps too."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Maximum global L2 norm of the gradient; larger gradients are scaled down."""
     clip_low: Fraction = 0.2

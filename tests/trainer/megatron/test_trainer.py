@@ -15,7 +15,7 @@ from swerl_trainer.algorithm import Batch, TrainingSequence
 from swerl_trainer.megatron.config import data_parallel_size
 from swerl_trainer.megatron.conversion import from_megatron, parameter_mappings
 from swerl_trainer.megatron.errors import ConversionError, LayoutError, TrainerError
-from swerl_trainer.megatron.trainer import MAX_SKIPPED
+from swerl_trainer.megatron.trainer import MAX_SKIPPED, MegatronTrainer
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
@@ -210,6 +210,22 @@ def test_conversion_is_exact_both_ways(start: Start, make_config: MakeConfig, tm
     assert all(torch.equal(written[name], tensor) for name, tensor in original.items())
     assert (tmp_path / "hf" / "tokenizer_config.json").is_file()
     hf_model(tmp_path / "hf")
+
+
+def betas_of(trainer: MegatronTrainer) -> set[tuple[float, float]]:
+    return {group["betas"] for group in trainer.optimizer.param_groups}
+
+
+def test_optimizer_has_the_betas_of_the_job_after_a_resume_too(
+    start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path
+) -> None:
+    before = start(make_config())
+    assert betas_of(before) == {(0.9, 0.98)}
+    before.train_step(batch)
+    before.save(str(tmp_path / "checkpoint"))
+    resumed = start(make_config(adam_beta1=0.8, adam_beta2=0.999))
+    resumed.load(str(tmp_path / "checkpoint"))
+    assert betas_of(resumed) == {(0.8, 0.999)}
 
 
 def test_resumed_run_is_the_unbroken_run(start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path) -> None:

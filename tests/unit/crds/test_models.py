@@ -46,6 +46,14 @@ def test_stored_object_of_a_newer_version_is_read() -> None:
         SweRLJobSpec.from_stored(MINIMAL | {"algorithm": {"groupSize": "many", "newer": 1}})
 
 
+@pytest.mark.parametrize("fields", [{"adamBeta1": 1.0}, {"adamBeta2": 1.0}, {"adamBeta1": -0.1}])
+def test_betas_of_adam_are_at_least_0_and_below_1(fields: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(fields))):
+        SweRLJobSpec.model_validate(MINIMAL | {"algorithm": fields})
+    spec = SweRLJobSpec.model_validate(MINIMAL | {"algorithm": {"adamBeta1": 0.0, "adamBeta2": 0.999}})
+    assert (spec.algorithm.adam_beta1, spec.algorithm.adam_beta2) == (0.0, 0.999)
+
+
 def test_sandbox_spec_reads_camel_case() -> None:
     spec = SweSandboxSpec.model_validate({"image": "task:1", "taskId": "a__b-1", "lifetimeSeconds": 60})
     assert (spec.task_id, spec.lifetime_seconds, spec.egress) == ("a__b-1", 60, "none")

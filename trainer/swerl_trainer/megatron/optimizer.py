@@ -14,7 +14,6 @@ from swerl_trainer.megatron.optimizer_parts import keep_parts
 from megatron.core.distributed import DistributedDataParallel
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 
-ADAM_BETAS = (0.9, 0.98)
 ADAM_EPSILON = 1e-8
 
 # On the host Megatron uses its hybrid optimizer of torch's AdamW, which takes gradients like the precision-aware one.
@@ -39,8 +38,8 @@ def build_optimizer(modules: Sequence[DistributedDataParallel], rank: RankConfig
         optimizer="adam",
         lr=initial_lr(algorithm),
         weight_decay=algorithm.weight_decay,
-        adam_beta1=ADAM_BETAS[0],
-        adam_beta2=ADAM_BETAS[1],
+        adam_beta1=algorithm.adam_beta1,
+        adam_beta2=algorithm.adam_beta2,
         adam_eps=ADAM_EPSILON,
         clip_grad=algorithm.max_grad_norm,
         bf16=dtype == torch.bfloat16,
