@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, write_artifacts, written_on_exit
+from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, NoRepository, write_artifacts, written_on_exit
 from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
@@ -40,7 +40,11 @@ command = Group("episode", help="Run and grade one episode.")
 @run_samples_options
 @keeps("artifacts of the episode so far are in the folder of --output")
 async def run_one(options: Options) -> int:
-    """Run and grade; 0 when the task is resolved, 2 when a template fails, 3 when infrastructure fails, else 1."""
+    """Run and grade.
+
+    0 when the task is resolved, 2 when a template fails or the image has no repository, 3 when infrastructure fails,
+    else 1.
+    """
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
     meta = sample_metadata(model_name(options), options.engine, agent_spec(options))
@@ -82,7 +86,7 @@ async def run_one(options: Options) -> int:
     if error := graded.loss_error or episode.error:
         print(f"swerl: {error}", file=sys.stderr)
     if graded.loss_error:
-        return 2 if episode.exit_status == PROMPT_FAILED else 3
+        return 2 if episode.error_code in (PROMPT_FAILED, NoRepository.code) else 3
     return 0 if graded.resolved else 1
 
 

@@ -2,7 +2,7 @@
 
 Guarantees: the patch does not depend on the repository in the tree, which the agent may commit to, reconfigure or
 delete. A patch that lacks a change, or that cannot be taken, says so in `left_out`. An image without a repository or
-without git is an error before the first command. Where no baseline can be kept for another reason (no folder can be
+without git is an error before the model is asked. Where no baseline can be kept for another reason (no folder can be
 written), the patch is what `git add -A && git diff --cached` prints. A login profile that the agent broke costs no
 change: the diff then runs in a session without it.
 """
@@ -28,12 +28,14 @@ SCRIPT = (Path(__file__).parent / "snapshot.sh").read_text()
 ENDED = "diff ended"  # last line of standard error
 DIFF_COMMAND = f"git add -A && git diff --cached --binary && echo '{ENDED}' >&2"
 STAGED_DIFF_COMMAND = f"git diff --cached --binary && echo '{ENDED}' >&2"
+CHECK_TIMEOUT = 60.0  # seconds
 TAKE_TIMEOUT = 120.0  # seconds
 NO_FOLDER = 126  # exit code of a command whose working directory is missing
 DIFF_TIMEOUT = 60.0  # seconds
 MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
 MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
 _LEFT_OUT, HEAD_MOVED = "left out ", "head moved"
+_UNUSABLE = "unusable "
 _LATE = "every change: git did not end in time"
 
 
@@ -71,6 +73,11 @@ class Baseline:
         self._place: tuple[str, str] | None = None  # folder and tree object in the sandbox
         self._missing = ""  # why there is none
         self.seconds = 0.0  # that it took
+
+    async def check(self) -> None:
+        """Raise NoRepository where no patch could be taken, and SandboxError; quick, and no part of the baseline."""
+        result = await self._run(_command("check", self._workdir, secrets.token_hex(8)), CHECK_TIMEOUT, cwd="/")
+        self._raise_unusable(_last_line(result))
 
     def begin(self) -> None:
         """Start to take it; a command that is to run after it awaits `ready`."""
@@ -137,19 +144,22 @@ class Baseline:
         result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT, cwd="/")
         self.seconds = time.monotonic() - started
         self._diff_timeout = max(self._diff_timeout, 2 * self.seconds)
-        last_line = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
-        folder, _, tree = last_line[0].rpartition(" ")
+        last_line = _last_line(result)
+        self._raise_unusable(last_line)
+        folder, _, tree = last_line.rpartition(" ")
         if result.exit_code == 0 and folder.startswith("/"):
             self._place = folder, tree
-        elif last_line[0].startswith("unusable "):
-            image, why = self._session.image or "of the sandbox", last_line[0].removeprefix("unusable ")
-            remedy = "give the repository's folder as `workdir`, in the row or in the sandbox settings"
-            raise NoRepository(f"the image {image} {why}; {remedy}")
-        elif last_line[0].startswith("none "):
-            self._missing = last_line[0].removeprefix("none ")
+        elif last_line.startswith("none "):
+            self._missing = last_line.removeprefix("none ")
         else:
             failure = _failure(result, _error_lines(result))
-            self._missing = f"no baseline was taken: {failure[0] if failure else last_line[0]}"
+            self._missing = f"no baseline was taken: {failure[0] if failure else last_line}"
+
+    def _raise_unusable(self, line: str) -> None:
+        if line.startswith(_UNUSABLE):
+            image, why = self._session.image or "of the sandbox", line.removeprefix(_UNUSABLE)
+            remedy = "give the repository's folder as `workdir`, in the row or in the sandbox settings"
+            raise NoRepository(f"the image {image} {why}; {remedy}")
 
     async def _run(
         self, command: str, timeout: float, *, cwd: str | None = None, session: CommandRunner | None = None
@@ -168,6 +178,10 @@ def _whole(result: CommandResult) -> bool:
     """Whether the command of a diff ran to its end; a login profile may exit with 0 before it."""
     ran = result.exit_code == 0 and not result.timed_out
     return ran and (ENDED in _error_lines(result) or bool(printed_patch(result)))
+
+
+def _last_line(result: CommandResult) -> str:
+    return (result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""])[0]
 
 
 def _error_lines(result: CommandResult) -> list[str]:

@@ -3,6 +3,7 @@
 Guarantees: every ending is an exception and is reported in the Episode. An infrastructure failure ends it with
 `infrastructure_error`, a template that does not render with `prompt_failed`. A sandbox that the agent's own commands
 destroyed (memory, disk, process 1, the session's files) ends it with `sandbox_destroyed`, the policy's failure.
+The agent begins, and the model is asked, only in a sandbox whose work folder has a repository.
 After any other ending, the patch is how the work tree differs from the tree that the agent got, if the sandbox still
 answers.
 """
@@ -72,6 +73,7 @@ class EpisodeRun(ABC):
         try:
             with self.timed("total"), self._reported():
                 await scrub_tests(self._session, self.request.task.hidden_paths)
+                await self.workspace.baseline.check()
                 self.workspace.baseline.begin()  # the model answers meanwhile
                 await self._act_in_time()
                 await self._fall_back_to_diff()

@@ -1,6 +1,7 @@
 # The work tree $2 of a sandbox, as it was handed out and as it is later. Needs git, sed, grep, find and a POSIX sh.
+#   check TREE ID           prints `unusable WHY` where no patch can be taken; at once, and leaves nothing
 #   take TREE ID            keeps the tree, with all content, in a new folder; prints the folder and the tree's object,
-#                           `none WHY` where nothing can be kept, or `unusable WHY` where no patch can be taken
+#                           `none WHY` where nothing can be kept, or `unusable WHY`
 #   diff TREE FOLDER OBJECT LIMIT [tracked]   prints the git diff from there to the tree as it is now, of at most LIMIT
 #                           bytes; with `tracked` new files are not looked for
 # Standard error has a line `left out PATH: WHY` for each change that the diff lacks, `head moved` where HEAD has, and
@@ -62,7 +63,7 @@ drop_links() { # to commits of repositories within the tree: their files are in 
   snapshot_git ls-files -s | sed -n 's/^160000 [^	]*	//p' | snapshot_git update-index --force-remove --stdin
 }
 
-take() {
+open_store() { # a new folder of this id, removed at the script's end
   command -v git >/dev/null || unusable "has no git"
   for base in "${TMPDIR:-/var/tmp}" /var/tmp /tmp /run /dev/shm; do
     store=$base/.swerl-tree-$1
@@ -75,6 +76,10 @@ take() {
   case $store/ in "$tree"/*) none "the work tree holds $base" ;; esac
   printf '[safe]\n\tdirectory = *\n' >"$store/.gitconfig"
   repository_git rev-parse --git-dir >/dev/null || unusable "has no git repository at $tree"
+}
+
+take() {
+  open_store "$1"
   # The model's own git must work where the tree belongs to another user.
   git rev-parse --git-dir >/dev/null 2>&1 || (
     umask 022
@@ -136,6 +141,7 @@ diff() { # object, limit, `tracked`
 umask 077
 index=index
 case $operation in
+  check) open_store "$3" ;;
   take) take "$3" ;;
   diff)
     store=$3

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from swerl_agent.episode import PromptError
 from swerl_agent.sandbox import NodeCounts
+from swerl_agent.tasks import TaskError
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import GroupRequest, Rollout
@@ -115,3 +116,11 @@ async def test_image_failures_with_other_failures_end_only_the_attempt(code: str
     with pytest.raises(RolloutsFailed, match=r"infrastructure ended every recent group") as caught:
         await step("image_pull_failed", UNPULLED, other="g1", other_code=code)
     assert not isinstance(caught.value, TaskImagesMissing)
+
+
+async def test_images_without_a_repository_fail_the_job() -> None:
+    text = "NoRepository: the image x has no git repository at /testbed"
+    with pytest.raises(TaskError, match=rf"no patch can be taken in any task's image, .* task t-1: {text}"):
+        await step("no_repository", text)
+    with pytest.raises(RolloutsFailed, match=rf"infrastructure ended every recent group, .* no_repository: {text}"):
+        await step("no_repository", text, other="g1", other_code="pod_evicted")

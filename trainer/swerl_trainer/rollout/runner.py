@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar, TypeVarTuple
 
-from swerl_agent.episode import PROMPT_FAILED, PromptError
+from swerl_agent.episode import PROMPT_FAILED, NoRepository, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, NodeCounts
+from swerl_agent.tasks import TaskError
 from swerl_kube.logs import log_ids
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
@@ -177,7 +178,7 @@ class RolloutRunner:
         while True:
             value = probe()
             if value is None and (failure := self.dispatcher.stuck()) is not None:
-                raise _fatal_error(failure, images_missing=self.dispatcher.only_lost_to(ImagePullFailed.code))
+                raise _fatal_error(failure, self.dispatcher.only_lost_to)
             self.dispatch()
             if value is not None:
                 self._notify()
@@ -195,16 +196,19 @@ class RolloutRunner:
         task.add_done_callback(self._tasks.discard)
 
 
-def _fatal_error(failure: Rollout, *, images_missing: bool) -> Exception:
+def _fatal_error(failure: Rollout, only_lost_to: Callable[[str], bool]) -> Exception:
     """The error that ends the attempt, with `failure` as its example.
 
-    A prompt that does not render, or missing images alone (`images_missing`), would end the next attempt too.
+    A prompt that does not render, or images that are missing or without a repository alone, would end the next attempt
+    too. `only_lost_to`: whether an error code ended every episode.
     """
     example = f"for example {failure.group} of task {failure.instance_id}"
     if failure.error_code == PROMPT_FAILED:
         return PromptError(f"a prompt template failed in every recent group, {example}: {failure.error}")
-    if images_missing:
+    if only_lost_to(ImagePullFailed.code):
         return TaskImagesMissing(f"no task's image can be pulled; {IMAGE_REMEDY}; {example}: {failure.error}")
+    if only_lost_to(NoRepository.code):
+        return TaskError(f"no patch can be taken in any task's image, {example}: {failure.error}")
     return RolloutsFailed(f"infrastructure ended every recent group, {example}: {failure.error_code}: {failure.error}")
 
 

@@ -120,6 +120,11 @@ def test_disk_error_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture
     ("ending", "code", "messages"),
     [
         ({"infrastructure_error": True, "error": "EngineError: HTTP 429"}, 3, ["swerl: EngineError: HTTP 429"]),
+        (
+            {"infrastructure_error": True, "error_code": "no_repository", "error": "NoRepository: the image x"},
+            2,
+            ["swerl: NoRepository: the image x"],
+        ),
         ({"exit_status": "prompt_too_long", "error": "raise it"}, 1, ["swerl: raise it"]),
         ({"exit_status": "max_steps"}, 1, []),
     ],

@@ -132,7 +132,8 @@ def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path,
     run_episode(task, shell, script, tokenizer, step_limit=1)
     assert all(path in shell.commands[0] for path in task.hidden_paths)
     assert shell.commands[0].startswith("rm -rf -- ")
-    assert [c.partition(" ")[0] for c in shell.commands[1:3]] == ["command", "ls"], "the baseline is taken in between"
+    then = [command.partition(" ")[0] for command in shell.commands[1:4]]
+    assert then == ["command", "command", "ls"], "the repository is checked and the baseline taken in between"
 
 
 def test_sandbox_lost_before_the_first_command_is_the_infrastructure_s(tmp_path: Path, tokenizer: HFTokenizer) -> None:
