@@ -70,6 +70,12 @@ def status_of(report: Any) -> "str | None":
     return None
 
 
+def name_of(report: Any, config: Any) -> str:
+    """The name that pytest's summary gives a test; from 9.2 on pytest has a type of its own for it."""
+    structured = getattr(report, "id", None)
+    return str(config.cwd_relative_nodeid(structured if str(structured) == report.nodeid else report.nodeid))
+
+
 def failing_test_passes(item: Any) -> "bool | None":
     """Whether a test that must fail, run by the same runner as `item`, passes; None when that is not known."""
     from _pytest import python, runner
@@ -161,7 +167,7 @@ def result_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
 
     def pytest_collectreport(report: Any) -> None:
         if report.failed:
-            record.write("result", configured[0].cwd_relative_nodeid(report.nodeid), "ERROR")
+            record.write("result", name_of(report, configured[0]), "ERROR")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(item: Any, call: Any) -> None:
@@ -172,7 +178,7 @@ def result_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
     def pytest_runtest_logreport(report: Any) -> None:
         status = None if hasattr(report, "context") else status_of(report)  # a subtest is part of its test
         if status:
-            record.write("result", configured[0].cwd_relative_nodeid(report.nodeid), status)
+            record.write("result", name_of(report, configured[0]), status)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtestloop(session: Any) -> "Iterator[None]":
