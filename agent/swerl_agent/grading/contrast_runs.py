@@ -28,21 +28,37 @@ from .contrast import (
     contrasting,
 )
 from .framing import Report
+from .installation import Installations
 from .job import LimitExceeded, Outcome
 from .log_reader import LogReader, Unreadable
+from .policy import reserved_names
 from .verdict import GradingIncomplete, Verdict
-from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, outcomes, side_effects
+from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, left_with, outcomes, side_effects
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
-Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
+Execute = Callable[[Task, str, AlteredRun | None], Awaitable[Outcome]]
 
 
 class ContrastRuns:
-    """Contrast for one Grader; `execute` runs a patch of a task with altered tests."""
+    """Contrast for one Grader; `execute` runs a patch of a task with altered tests, or as it is."""
 
     def __init__(self, execute: Execute, logs: LogReader, cache: VerdictCache, version: str) -> None:
         self._execute, self._logs, self._cache, self._version = execute, logs, cache, version
         self._running: dict[str, asyncio.Task[Calibration]] = {}
+        self._installations = Installations(self._left_with_reference, cache, version)
+
+    async def passed_over(self, task: Task, patch: str, verdict: Verdict) -> Verdict:
+        """A resolved verdict where contrast is off."""
+        return after_contrast(verdict, "off", left=await self._left(task, patch, verdict))
+
+    async def _left(self, task: Task, patch: str, verdict: Verdict) -> list[str]:
+        return await self._installations.foreign(task, patch, verdict, reserved_names(task.ground_truth))
+
+    async def _left_with_reference(self, task: Task) -> tuple[str, ...] | None:
+        try:
+            return await self._logs.call(left_with, task, await self._reference_outcome(task, None))
+        except Unreadable:
+            return None
 
     async def confirmed(self, task: Task, patch: str, verdict: Verdict, report: Report) -> Verdict:
         """A resolved verdict after contrast."""
@@ -55,7 +71,8 @@ class ContrastRuns:
         for _ in range(TRIES):
             run = await asyncio.to_thread(contrasting, files, calibration, rng)
             if run is None:
-                return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
+                left = await self._left(task, patch, verdict)
+                return after_contrast(verdict, "unavailable", why=_reason(files, calibration), left=left)
             outcome = await self._execute(task, patch, run)
             spent += outcome.seconds if isinstance(outcome, Report) else 0.0
             verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
@@ -116,7 +133,7 @@ class ContrastRuns:
                 break
         return calibration
 
-    async def _reference_outcome(self, task: Task, run: AlteredRun) -> Outcome:
+    async def _reference_outcome(self, task: Task, run: AlteredRun | None) -> Outcome:
         try:
             return await self._execute(task, task.ground_truth.patch, run)
         except GradingIncomplete as error:  # it says nothing about the patch that is graded
@@ -125,6 +142,7 @@ class ContrastRuns:
 
     async def close(self) -> None:
         """Stop what still runs."""
+        await self._installations.close()
         for running in self._running.values():
             running.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)

@@ -56,6 +56,7 @@ class Report:
     ended: tuple[
         str, ...
     ] = ()  # names of processes that the script had left when its tests began, and that were killed
+    left: tuple[str, ...] = ()  # what installation steps left that Python or pytest load, as `<file>: <line>`
     oom_kills: int = 0  # processes of the Pod that the kernel killed at its memory limit
     files: Mapping[str, TestFile] = field(default_factory=dict)  # of the task's tests, by path
 
@@ -116,6 +117,7 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         isolation="".join(_signed_fields(signed, b"isolation ")),
         test_starts=_count(signed, b"starts "),
         ended=tuple(dict.fromkeys(_signed_fields(signed, b"ended "))),
+        left=tuple(sorted(_signed_fields(signed, b"left "))),
         oom_kills=_count(signed, b"oom "),
         files=_files(signed),
     )

@@ -107,8 +107,8 @@ is_running() { # process id
   read -r line 2> /dev/null < "/proc/$1/stat" && line=${line##*) } && [[ $line != [ZX]* ]]
 }
 
-# The script announces where its tests begin. Its installation steps have ended then: what they left is killed, the keys
-# are handed out, and the script continues. Code of the patch that announces it, too, makes the count exceed one.
+# The script announces where its tests begin. Its installation steps have ended then: processes that they left are killed,
+# start-up files that they left are reported, the keys are handed out, and the script continues. Code of the patch that announces it, too, makes the count exceed one.
 # Code of the patch may stop `timeout`: this process, which it cannot stop, ends the script soon after its limit.
 open_gate() {
   local number word=. deadline=$((SECONDS + limit + 15))
@@ -118,6 +118,7 @@ open_gate() {
     read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
     ((++starts > 1)) && continue
     kill_each is_leftover
+    report_left
     for number in "${!keys[@]}"; do echo "$number ${keys[$number]}" >&"${pipes[number]}"; done
     echo >&"$opened"
   done
@@ -183,6 +184,7 @@ out_of_memory() { # how many processes of the Pod the kernel killed for it
 }
 
 . "$payload/work_tree.sh.000"
+. "$payload/survey.sh.000"
 
 failed() { # stage, exit code
   cat "$scratch/git" >&"$output"
@@ -250,6 +252,8 @@ for number in "${!keys[@]}"; do # one pipe per session: what reads it has that s
   pipes+=("$pipe")
 done
 exec {gate}<> "$scratch/witness/gate" {opened}<> "$scratch/witness/opened"
+survey
+for path in "${!found[@]}"; do surveyed[$path]=1; done
 unset GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM GIT_TERMINAL_PROMPT
 export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNESS_CODE=$payload/witness
 began=$EPOCHREALTIME

@@ -47,7 +47,7 @@ from .policy import forbidden, runner_option_change, runner_query
 from .record import log_end
 from .swebench_report import check_parser
 from .verdict import GradingIncomplete, Verdict
-from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
+from .verdict_rules import verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError"]
 
@@ -219,21 +219,25 @@ class Grader:
             return replace(verdict, image=run.image, log=log), run
 
         verdict, run = await self._with_retries(task, files, {}, first)
-        if not verdict.resolved or not isinstance(run.outcome, Report) or self._settings.contrast == "never":
-            return after_contrast(verdict, "off") if verdict.resolved else verdict
+        if not verdict.resolved or not isinstance(run.outcome, Report):
+            return verdict
+        if self._settings.contrast == "never":
+            return await self._contrast.passed_over(task, patch, verdict)
         verdict = await self._contrast.confirmed(task, patch, verdict, run.outcome)
         aware = runner_query(patch, task.ground_truth, task.repo)
         if aware and verdict.report["contrast"] == "unavailable":
             return replace(verdict, status="policy_blocked", detail=aware, report=verdict.report | {"resolved": False})
         return verdict
 
-    async def _altered(self, task: Task, patch: str, altered: AlteredRun) -> Outcome:
-        """What a run with altered tests reported."""
+    async def _altered(self, task: Task, patch: str, altered: AlteredRun | None) -> Outcome:
+        """What a run with altered tests, or with the tests as they are, reported."""
 
         async def reported(run: JobRun, failures: int) -> Outcome:
             return run.outcome
 
-        return await self._with_retries(task, self._payload(task, patch, altered), altered.overlay, reported)
+        return await self._with_retries(
+            task, self._payload(task, patch, altered), altered.overlay if altered else {}, reported
+        )
 
     async def _with_retries(
         self,

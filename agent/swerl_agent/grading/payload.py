@@ -18,7 +18,7 @@ from .manifests import WITNESS
 from .policy import exempt_paths, paths_within, protected_globs, reserved_names
 from .test_targets import file_patterns
 
-SCRIPTS = ("grade.sh", "work_tree.sh", "scrub_history.sh")
+SCRIPTS = ("grade.sh", "work_tree.sh", "survey.sh", "scrub_history.sh")
 
 
 @cache

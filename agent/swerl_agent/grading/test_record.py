@@ -35,6 +35,7 @@ class TestRun:
     suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
     touched: list[str] = field(default_factory=list)  # files of the tests that were written to while they ran
     changed: list[str] = field(default_factory=list)  # what tests rely on that was replaced in memory
+    written: list[str] = field(default_factory=list)  # what they run that installation steps wrote
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class TestRecord:
     suspicions: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
     @property
     def log(self) -> str:
@@ -77,7 +79,8 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
     suspicions = dict.fromkeys(each for run in seen for each in run.suspicions)
     touched = dict.fromkeys(path for run in seen for path in run.touched)
     changed = dict.fromkeys(what for run in seen for what in run.changed)
-    return TestRecord(tuple(seen), tuple(violations), tuple(suspicions), tuple(touched), tuple(changed))
+    written = dict.fromkeys(path for run in seen for path in run.written)
+    return TestRecord(tuple(seen), tuple(violations), tuple(suspicions), tuple(touched), tuple(changed), tuple(written))
 
 
 def _read(text: bytes, keys: Sequence[str], runs: Sequence[TestRun]) -> bool:
@@ -125,6 +128,8 @@ def _add(run: TestRun, content: Sequence[Any]) -> None:
         run.touched += [str(path) for path in rest[0]]
     elif kind == "changed":
         run.changed += [str(what) for what in rest[0]]
+    elif kind == "written":
+        run.written += [str(path) for path in rest[0]]
     elif kind == "end":
         run.ended = True
     elif kind == "exit":

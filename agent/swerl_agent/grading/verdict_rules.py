@@ -23,6 +23,7 @@ from swerl_agent.tasks import Task
 from .absent_tests import absent_message, absent_tests
 from .eval_script import exit_code, pytest_runs, unittest_runs
 from .framing import Report
+from .installation import left_behind
 from .job import Infrastructure, LimitExceeded, Outcome
 from .swebench_report import confirmed, doubly_reported, grade_log, recorded_statuses, status_of, statuses
 from .test_record import TestRecord, checked_record, shortened, unconfirmed
@@ -119,17 +120,24 @@ def _from_log(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         report["touched"] = list(witness.touched)
     if witness.changed:
         report["changed"] = list(witness.changed)
+    if left := left_behind(outcome, witness):
+        report["left"] = list(left)
     if not report["resolved"] and (absent := absent_tests(task, outcome.log)):
         report["never_appeared"] = absent
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))
 
 
-def after_contrast(verdict: Verdict, contrast: Contrast, findings: Sequence[str] = (), why: str = "") -> Verdict:
-    """A resolved verdict as contrast leaves it; `findings`: what was not as it must be; `why` there was no contrast."""
+def after_contrast(
+    verdict: Verdict, contrast: Contrast, findings: Sequence[str] = (), why: str = "", left: Sequence[str] = ()
+) -> Verdict:
+    """A resolved verdict as contrast leaves it; `findings`: what was not as it must be; `why` there was no contrast.
+
+    `left`: findings on what installation steps left behind, where there was none.
+    """
     report = {**verdict.report, "contrast": contrast}
     suspicions = report.pop("suspicions", [])
     if contrast in ("unavailable", "off"):
-        suspicions = [*suspicions, *(written(path) for path in report.get("touched", []))]
+        suspicions = [*suspicions, *(written(path) for path in report.get("touched", [])), *left]
     if contrast == "held":
         return replace(verdict, report=report | ({"cleared": suspicions} if suspicions else {}))
     found = [*(f"contrast: {each}" for each in findings), *suspicions]
@@ -159,6 +167,13 @@ def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
         return ()
     witness = _witness(task, outcome)
     return effects(witness.touched, witness.changed)
+
+
+def left_with(task: Task, outcome: Outcome) -> tuple[str, ...] | None:
+    """What installation steps of a run left behind that its tests run with; None where it did not run to its end."""
+    if isinstance(outcome, LimitExceeded) or outcome.stage != "eval" or outcome.exit_code in TIMEOUT_CODES:
+        return None
+    return left_behind(outcome, _witness(task, outcome))
 
 
 def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:

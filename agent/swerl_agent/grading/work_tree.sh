@@ -249,9 +249,10 @@ put_back() { # path
   if repo cat-file -e "HEAD:$1"; then repo checkout -q HEAD -- "$1"; else repo rm -q -r -f --cached -- "$1" && rm -rf -- "$1"; fi
 }
 
-# What the patch changed and grading left: one path per line, after the time and the work tree.
+# What the patch changed and grading left: one path per line, after two times, of the Pod's start and of now, and the work
+# tree.
 facts() {
-  printf '%s\n%s\n' "$start" "$tree"
+  printf '%s\n%s\n%s\n' "$start" "${EPOCHREALTIME/,/.}" "$tree"
   repo diff --name-only --no-renames HEAD
   while IFS= read -r -d '' path; do [[ -n ${untracked[$path]+x} ]] || printf '%s\n' "$path"; done \
     < <(repo ls-files --others -z)

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import hmac
 import json
+import marshal
 import os
 import select
 import sys
@@ -22,6 +23,9 @@ KEY_WAIT = 10.0  # seconds until a session that gets no key goes on unwitnessed
 MEMORY_SEARCHES = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAX_NAMED = 20
+MAX_WRITTEN = 500
+LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
+TAG = str(sys.implementation.cache_tag)
 
 
 class Record:
@@ -49,10 +53,11 @@ class RunFacts:
     def __init__(self, folder: str) -> None:
         with open(folder + "/facts", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
-        self.folder, self.began, self.tree = folder, float(lines[0]), lines[1]
+        self.folder, self.began, self.tree = folder, float(lines[0]), lines[2]
+        self.installing = float(lines[1])  # since then the eval script runs
         with open(folder + "/tests", encoding="utf-8", errors="surrogateescape") as file:
             self.tests = [path for path in file.read().split("\0") if path]
-        self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[2:] if path}
+        self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[3:] if path}
 
     def is_patched(self, path: str) -> bool:
         """Whether `path` is a file of the patch."""
@@ -189,6 +194,72 @@ def rewritten_runner_files(packages: "Sequence[str]", facts: RunFacts) -> "Itera
                 for path in (os.path.join(parent, file) for file in files if file.endswith(".py")):
                     if not os.path.realpath(path).startswith(tree) and os.stat(path).st_ctime > facts.began:
                         yield path
+
+
+def written_before_tests(facts: RunFacts) -> "list[str]":
+    """What installation steps wrote of what this process runs: program, loaded modules, files of the tests.
+
+    Modules that are copies of the work tree's own are none of it. Files of the tests have a digest of their content.
+    """
+    modules = [str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
+    tests = [os.path.join(facts.tree, path) for path in facts.tests]
+    programs = [sys.executable, getattr(sys, "argv", [""])[0]]
+    found = {path for path in programs + modules + tests if path and _is_written(path, facts.installing)}
+    found.update(path for path in modules + tests if path.endswith(".py") and _is_precompiled(path, facts))
+    names = []
+    for path in sorted(found):
+        if not _is_copy(path, facts):
+            digest = " " + in_letters(_content(path)) if path in tests and not facts.is_patched(path) else ""
+            names.append(facts.short(path).encode("utf-8", "replace").decode() + ": written" + digest)
+    return names[:MAX_WRITTEN]
+
+
+def in_letters(content: bytes) -> str:
+    """A digest without digits, which count as parts of versions."""
+    return hashlib.sha256(content).hexdigest()[:16].translate(LETTERS)
+
+
+def _is_written(path: str, since: float, until: float = float("inf")) -> bool:
+    try:
+        return since < os.stat(path).st_ctime <= until
+    except OSError:
+        return False
+
+
+def _is_copy(path: str, facts: RunFacts) -> bool:
+    """Whether a module outside the work tree has the content of the tree's own of that name."""
+    if facts.short(path) != path:
+        return False
+    inside = [os.path.relpath(path, folder) for folder in sys.path if path.startswith(folder + os.sep)]
+    own = [os.path.join(facts.tree, root, each) for root in ("", "src", "lib") for each in inside]
+    return bool(_content(path)) and _content(path) in [_content(each) for each in own]
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _is_precompiled(path: str, facts: RunFacts) -> bool:
+    """Whether installation steps left other code for a module than its source compiles to."""
+    opened = os.stat(facts.folder + "/opened").st_mtime  # when the tests began
+    folder, name = os.path.join(os.path.dirname(path), "__pycache__"), os.path.basename(path)[:-2]
+    try:
+        found = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(name + TAG)]
+    except OSError:
+        return False
+    return any(_is_written(each, facts.installing, opened) and _differs(each, path) for each in found)
+
+
+def _differs(compiled: str, path: str) -> bool:
+    try:
+        code = marshal.loads(_content(compiled)[16 if sys.version_info >= (3, 7) else 12 :])
+        return bool(code != compile(_content(path), code.co_filename, "exec", dont_inherit=True))
+    except Exception:  # it is no compiled module
+        return True
 
 
 def listen(facts: RunFacts, record: Record) -> None:

@@ -28,6 +28,7 @@ from swerl_record import (
     runner_functions,
     test_files,
     touched,
+    written_before_tests,
 )
 
 RUNNER_PACKAGES = ("unittest",)
@@ -221,6 +222,7 @@ def witness(folder: str, record: Record) -> None:
     runs.watch = Watch()
     for path in loaded_before(facts):
         record.write("suspicion", facts.short(path) + " was loaded before the witness")
+    record.write("written", written_before_tests(facts))
     listen(facts, record)
 
 

@@ -34,6 +34,7 @@ from swerl_record import (  # noqa: E402
     runner_functions,
     test_files,
     touched,
+    written_before_tests,
 )
 
 sys.path[:] = _PATH
@@ -132,6 +133,7 @@ def audit_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
         known.update(id(function) for _, function in outcome_hooks(early_config))
         for path in rewritten_runner_files(RUNNER_PACKAGES, facts):
             record.write("alarm", f"{path} was written during grading")
+        record.write("written", written_before_tests(facts))
 
     def pytest_collection_finish(session: Any) -> None:
         watch.begin(facts)

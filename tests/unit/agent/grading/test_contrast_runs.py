@@ -62,7 +62,7 @@ async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
     async def calibration(*about: object) -> Calibration:
         return known_calibration(task)
 
-    async def execute(task: Task, patch: str, run: AlteredRun) -> Outcome:
+    async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
         return outcome
 
     monkeypatch.setattr(ContrastRuns, "_calibration", calibration)
@@ -74,7 +74,7 @@ async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
 
 
 async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Task, logs: LogReader) -> None:
-    async def execute(task: Task, patch: str, run: AlteredRun) -> Outcome:
+    async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
         raise GradingIncomplete(Verdict("unresolved", {"tries": 3}, detail="every try was cut short: killed"))
 
     with pytest.raises(GradingIncomplete) as raised:

@@ -218,7 +218,8 @@ def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None
     other_folder.mkdir()
     git(other_folder, "init", "-q")
     (tmp_path / "p").mkdir()
-    shutil.copy(WRAPPER.with_name("work_tree.sh"), tmp_path / "p" / "work_tree.sh.000")
+    for name in ("work_tree.sh", "survey.sh"):
+        shutil.copy(WRAPPER.with_name(name), tmp_path / "p" / f"{name}.000")
     names = "eval.sh patch.diff tests.diff targets protected reserved exempt named created closed"
     for name in names.split():
         (tmp_path / "p" / f"{name}.000").write_text("")

@@ -75,7 +75,7 @@ def helpers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 def facts(memory: ModuleType, tmp_path: Path) -> Any:
     folder = tmp_path / "witness"
     folder.mkdir()
-    (folder / "facts").write_text(f"0\n{tmp_path}\n")
+    (folder / "facts").write_text(f"0\n0\n{tmp_path}\n")
     (folder / "tests").write_text("tests/kit_helpers.py\0")
     return memory.RunFacts(str(folder))
 

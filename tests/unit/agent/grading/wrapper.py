@@ -46,7 +46,7 @@ def grade(
     for path in WITNESS.values():
         (payload / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(WRAPPER.parent / path, payload / path)
-    for name in ("scrub_history.sh", "work_tree.sh"):
+    for name in ("scrub_history.sh", "work_tree.sh", "survey.sh"):
         shutil.copy(WRAPPER.with_name(name), payload / f"{name}.000")
     for name, text in files.items():
         content = text.encode("utf-8", "surrogateescape")
