@@ -32,9 +32,10 @@ _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """One file of a git diff, by its name after the patch."""
+    """One file of a git diff."""
 
-    path: str
+    path: str  # after the patch
+    before: str  # its path before it, where it was not added
     added: bool
     deleted: bool
 
@@ -42,7 +43,7 @@ class ChangedFile:
 def changed_files(patch: str) -> list[ChangedFile]:
     """The files of a git diff, in its order."""
     return [
-        ChangedFile(paths[-1], "\nnew file mode " in header, "\ndeleted file mode " in header)
+        ChangedFile(paths[-1], paths[0], "\nnew file mode " in header, "\ndeleted file mode " in header)
         for part in file_diffs(patch)
         if (paths := changed_paths(header := part.partition("\n@@ ")[0])) and header.startswith("diff --git ")
     ]

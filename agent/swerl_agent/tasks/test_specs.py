@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -35,7 +35,6 @@ DATA_SUFFIXES = (
     ".md",
     ".pkl",
     ".png",
-    ".rst",
     ".toml",
     ".txt",
     ".xml",
@@ -43,8 +42,7 @@ DATA_SUFFIXES = (
     ".yml",
 )
 _FIELDS = {"from": "lower", "below": "upper"}  # of the table, where Python's names differ
-_CASE = re.compile(r"\[case ([^\]\s]+)\]")
-_HUNK = re.compile(r"^@@ .*? @@(.*)$")
+_CASE = re.compile(r"\[case ([^\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class TestSpec:
     install: str = ""
     setup: tuple[str, ...] = ()
     targets: Targets = "files"
+    skip: tuple[str, ...] = ()
     lower: str | None = None
     upper: str | None = None
 
@@ -71,7 +70,7 @@ def render_eval_script(columns: Mapping[str, Any]) -> str:
     Raises ValueError naming the repository or version that the table lacks, and for a test patch without tests.
     """
     spec = find_test_spec(str(columns.get("repo") or ""), str(columns.get("version") or ""))
-    targets = targets_of(spec.targets, str(columns.get("test_patch") or ""))
+    targets = targets_of(spec.targets, str(columns.get("test_patch") or ""), spec.skip)
     if not targets:
         raise ValueError(f"its test patch changes nothing that `{spec.test}` runs")
     setup = (*CONDA, f"cd {FOLDER}", *spec.setup, OFFLINE)
@@ -87,7 +86,7 @@ def eval_script(
     Reads base_commit and test_patch of the row.
     """
     patch = str(columns.get("test_patch") or "")
-    at_base = [shlex.quote(file.path) for file in changed_files(patch) if not file.added]
+    at_base = [shlex.quote(file.before) for file in changed_files(patch) if not file.added]
     reset = [" ".join(["git checkout", str(columns.get("base_commit") or ""), *at_base])] if at_base else []
     end = DELIMITER
     while end in patch:
@@ -130,40 +129,26 @@ def specs_by_repository() -> Mapping[str, Sequence[TestSpec]]:
 
 def _entry(entry: Mapping[str, Any]) -> TestSpec:
     fields = {_FIELDS.get(key, key): value for key, value in entry.items()}
-    return TestSpec(**fields | {"setup": tuple(fields.get("setup", ()))})
+    lists = {name: tuple(fields.get(name, ())) for name in ("setup", "skip")}
+    return TestSpec(**fields | lists)
 
 
-def targets_of(kind: Targets, patch: str) -> list[str]:
-    """What follows the test command, quoted for a shell: files, dotted modules, or one expression of case names."""
+def targets_of(kind: Targets, patch: str, skip: Sequence[str] = ()) -> list[str]:
+    """What follows the test command, quoted for a shell: files, dotted modules, or one expression of case names.
+
+    `skip`: suffixes of files that are no targets, besides those of data.
+    """
     if kind == "cases":
-        names = list(dict.fromkeys(_changed_cases(patch)))
+        names = list(dict.fromkeys(_CASE.findall(patch)))
         return [shlex.quote(" or ".join(names))] if names else []
-    files = [file.path for file in changed_files(patch) if not file.deleted and not file.path.endswith(DATA_SUFFIXES)]
+    data = (*DATA_SUFFIXES, *skip)
+    files = [file.path for file in changed_files(patch) if not file.deleted and not file.path.endswith(data)]
     return [shlex.quote(_module(file) if kind == "modules" else file) for file in files]
 
 
 def _module(file: str) -> str:
     """Name under which Django's runner knows a test file."""
     return file.removesuffix(".py").removeprefix("tests/").replace("/", ".")
-
-
-def _changed_cases(patch: str) -> Iterator[str]:
-    """Names of the `[case NAME]` sections that the added and changed lines of a patch lie in or begin."""
-    current = ""
-    for line in patch.splitlines():
-        if hunk := _HUNK.match(line):
-            current = _case_of(hunk[1], "")
-        elif line.startswith(("+++", "---", "diff --git")):
-            current = ""
-        elif line.startswith((" ", "+", "-")):
-            current = current if line.startswith("-") else _case_of(line[1:], current)
-            if current and not line.startswith(" "):
-                yield current
-
-
-def _case_of(text: str, otherwise: str) -> str:
-    found = _CASE.search(text)
-    return found[1] if found else otherwise
 
 
 def _version_key(version: str) -> tuple[int, ...]:

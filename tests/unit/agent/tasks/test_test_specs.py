@@ -105,12 +105,19 @@ def test_files_at_base_are_restored_before_and_after() -> None:
     assert lines.count(f"git checkout {'a' * 40} tests/t.py tests/old.py tests/data.json") == 2
 
 
+def test_file_is_restored_under_the_name_that_it_has_at_base() -> None:
+    renamed = "diff --git a/t/a.py b/t/b.py\nsimilarity index 100%\nrename from t/a.py\nrename to t/b.py\n"
+    script = render_eval_script(row("dask/dask", patch=renamed))
+    assert f"git checkout {'a' * 40} t/a.py" in script.splitlines()
+    assert command(script).endswith(" t/b.py")
+
+
 def test_django_targets_are_modules() -> None:
     assert command(render_eval_script(row("django/django", "3.1"))).endswith("--parallel 1 t 'new file'")
 
 
-def test_mypy_targets_are_the_changed_cases() -> None:
-    expected = "pytest -n0 -rA -k 'testOfTheHunk or testAdded or testOfRemovedLine'"
+def test_mypy_targets_are_the_cases_that_the_patch_shows() -> None:
+    expected = "pytest -n0 -rA -k 'testOfTheHunk or testAdded or testOfRemovedLine or testUntouched'"
     assert command(render_eval_script(row("python/mypy", "1.4", MYPY_PATCH))) == expected
 
 
