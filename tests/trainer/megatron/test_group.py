@@ -21,7 +21,6 @@ from swerl_trainer.megatron.group import TrainGroup, resource_per_rank
 from swerl_trainer.megatron.rank import TrainRank
 
 from ..local_ray import ray_cluster
-
 from .families import read_folder
 
 if TYPE_CHECKING:
