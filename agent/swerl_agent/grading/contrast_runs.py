@@ -32,8 +32,9 @@ from .installation import Installations
 from .job import LimitExceeded, Outcome
 from .log_reader import LogReader, Unreadable
 from .policy import reserved_names
+from .test_record import shortened
 from .verdict import GradingIncomplete, Verdict
-from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, left_with, outcomes, side_effects
+from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, left_with, outcomes, replacement, side_effects
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
 Execute = Callable[[Task, str, AlteredRun | None], Awaitable[Outcome]]
@@ -78,10 +79,7 @@ class ContrastRuns:
             verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
             missed = await self._missed(task, outcome, run)
             if not missed:
-                changed = [what for what in verdict.report.get("changed", []) if what not in fixed]
-                found = effects(verdict.report.get("touched", []), changed)
-                foreign = [each for each in found if each not in calibration.side_effects]
-                return after_contrast(verdict, "failed" if foreign else "held", foreign)
+                return _without_foreign_effects(verdict, calibration, fixed)
             if _decided(missed):
                 break
         if limited := _limited(verdict, outcome, missed):
@@ -159,6 +157,22 @@ def _content(files: TestFiles) -> list[str]:
 
 def _decided(missed: Sequence[tuple[Expectation, SeenOutcome]]) -> bool:
     return any(seen == "passed" for _, seen in missed)
+
+
+def _without_foreign_effects(verdict: Verdict, calibration: Calibration, fixed: Sequence[str]) -> Verdict:
+    """The verdict on a patch whose altered run went as it must, by what its first run did besides.
+
+    `fixed`: files of the reference fix. A replaced function of the standard library proves nothing either way.
+    """
+    report = verdict.report
+    changed = [what for what in report.get("changed", []) if what not in fixed]
+    found = effects(report.get("touched", []), changed)
+    foreign = [each for each in found if each not in calibration.side_effects]
+    replaced = [each for each in map(replacement, report.get("replaced", [])) if each not in calibration.side_effects]
+    if foreign or not replaced:
+        return after_contrast(verdict, "failed" if foreign else "held", foreign)
+    why = f"{shortened(replaced)}; tests rely on it, and nothing shows that they would pass without"
+    return after_contrast(verdict, "failed", why=why)
 
 
 def _limited(verdict: Verdict, outcome: Outcome, missed: Sequence[tuple[Expectation, SeenOutcome]]) -> Verdict | None:

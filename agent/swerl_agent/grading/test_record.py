@@ -34,7 +34,8 @@ class TestRun:
     violations: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
     touched: list[str] = field(default_factory=list)  # files of the tests that were written to while they ran
-    changed: list[str] = field(default_factory=list)  # what tests rely on that was replaced in memory
+    changed: list[str] = field(default_factory=list)  # what was replaced in memory of the tests' modules and the runner
+    replaced: list[str] = field(default_factory=list)  # functions of the standard library that tests rely on
     written: list[str] = field(default_factory=list)  # what they run that installation steps wrote
 
 
@@ -47,6 +48,7 @@ class TestRecord:
     suspicions: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
 
     @property
@@ -79,8 +81,10 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
     suspicions = dict.fromkeys(each for run in seen for each in run.suspicions)
     touched = dict.fromkeys(path for run in seen for path in run.touched)
     changed = dict.fromkeys(what for run in seen for what in run.changed)
+    replaced = dict.fromkeys(what for run in seen for what in run.replaced)
     written = dict.fromkeys(path for run in seen for path in run.written)
-    return TestRecord(tuple(seen), tuple(violations), tuple(suspicions), tuple(touched), tuple(changed), tuple(written))
+    names = map(tuple, (violations, suspicions, touched, changed, replaced, written))
+    return TestRecord(tuple(seen), *names)
 
 
 def _read(text: bytes, keys: Sequence[str], runs: Sequence[TestRun]) -> bool:
@@ -128,6 +132,8 @@ def _add(run: TestRun, content: Sequence[Any]) -> None:
         run.touched += [str(path) for path in rest[0]]
     elif kind == "changed":
         run.changed += [str(what) for what in rest[0]]
+    elif kind == "replaced":
+        run.replaced += [str(what) for what in rest[0]]
     elif kind == "written":
         run.written += [str(path) for path in rest[0]]
     elif kind == "end":

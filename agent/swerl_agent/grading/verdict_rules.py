@@ -120,6 +120,8 @@ def _from_log(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         report["touched"] = list(witness.touched)
     if witness.changed:
         report["changed"] = list(witness.changed)
+    if witness.replaced:
+        report["replaced"] = list(witness.replaced)
     if left := left_behind(outcome, witness):
         report["left"] = list(left)
     if not report["resolved"] and (absent := absent_tests(task, outcome.log)):
@@ -158,7 +160,12 @@ def written(path: str) -> str:
 
 def effects(touched: Iterable[str], changed: Iterable[str]) -> tuple[str, ...]:
     """The findings on files of the tests and on functions that tests rely on, by file or by name."""
-    return (*map(written, touched), *(f"{what} was replaced in memory while the tests ran" for what in changed))
+    return (*map(written, touched), *map(replacement, changed))
+
+
+def replacement(what: str) -> str:
+    """The finding on a function that tests rely on."""
+    return f"{what} was replaced in memory while the tests ran"
 
 
 def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
@@ -166,7 +173,7 @@ def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
     if isinstance(outcome, LimitExceeded):
         return ()
     witness = _witness(task, outcome)
-    return effects(witness.touched, witness.changed)
+    return effects(witness.touched, (*witness.changed, *witness.replaced))
 
 
 def left_with(task: Task, outcome: Outcome) -> tuple[str, ...] | None:

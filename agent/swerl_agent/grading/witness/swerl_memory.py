@@ -4,6 +4,7 @@ Runs on Python 3.5 or newer, and needs nothing else.
 
 Guarantees: it watches what the tests' own modules define, the builtins, how files and JSON are read, and the code of
 unittest and pytest. What a test replaces and restores itself is not reported, nor what the runner replaces by its own.
+A function of JSON or of operators is reported only where code of the tests has that module.
 """
 
 import ast
@@ -17,7 +18,8 @@ from typing import Any
 
 from swerl_record import RunFacts, code_file, first_few, inner
 
-LIBRARY = ("builtins", "io", "os", "posixpath", "pathlib", "json", "operator")
+FOR_ALL = ("builtins", "io", "os", "posixpath", "pathlib")  # the runner itself works with them, and reads files by them
+LIBRARY = FOR_ALL + ("json", "operator")
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
 MARKS = ("parametrize", "skip", "skipif", "xfail", "usefixtures")
 MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
@@ -168,6 +170,36 @@ def _modules(facts: RunFacts) -> "Iterator[tuple[Any, str, str]]":
                 yield module, path, what
 
 
+def _has_library(module: Any, path: str, name: str) -> bool:
+    """Whether a module holds or imports a module of the standard library or a part of it; true if it is unreadable."""
+    library = sys.modules[name]
+    ids = {id(library)}.union(id(each) for each in list(vars(library).values()) if callable(each))
+    if any(id(value) in ids for value in list(vars(module).values())):
+        return True
+    try:
+        tree = ast.parse(_read(path))
+    except Exception:
+        return True
+    imported = [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
+    imported += [str(each.module) for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and not each.level]
+    return name in [each.partition(".")[0] for each in imported]
+
+
+def used_by_tests(name: str, facts: RunFacts) -> bool:
+    """Whether code of the repository's tests, without files of the patch, has a module of the standard library."""
+    listed = {os.path.realpath(os.path.join(facts.tree, path)) for path in facts.tests}
+    for module in list(sys.modules.values()):
+        try:
+            path = os.path.realpath(str(getattr(module, "__file__", None) or ""))
+            what = facts.short(path)
+            belongs = path in listed or (what != path and "test" in what.lower())
+            if path.endswith(".py") and belongs and path not in facts.patched and _has_library(module, path, name):
+                return True
+        except Exception:  # it is a module by name only
+            continue
+    return False
+
+
 def _is_of(value: Any, path: str) -> bool:
     """Whether a function was compiled from a file."""
     file = code_file(value) if _is(value, types.FunctionType) else ""
@@ -219,6 +251,7 @@ class Watch:
         self._runner = library([name for name in sys.modules if name.partition(".")[0] in RUNNERS])
         self._helpers = []  # type: list[tuple[str, Any, str, Any, Any, Any]]
         self._changed = set()  # type: set[str]
+        self._replaced = set()  # type: set[str]
 
     def started(self) -> None:
         """Accept what the runner replaced by functions of its own; before any code of the repository is loaded."""
@@ -236,16 +269,24 @@ class Watch:
 
     def look(self) -> None:
         """Remember what is not as it was."""
-        self._compare(self._library)
-        self._compare(self._helpers)
+        self._compare(self._library, self._replaced)
+        self._compare(self._helpers, self._changed)
 
-    def _compare(self, watched: "list[tuple[str, Any, str, Any, Any, Any]]") -> None:
+    @staticmethod
+    def _compare(watched: "list[tuple[str, Any, str, Any, Any, Any]]", different: "set[str]") -> None:
         for what, namespace, name, value, function, code in watched:
             if namespace.get(name) is not value or (function is not None and function.__code__ is not code):
-                self._changed.add(what)
+                different.add(what)
 
     def found(self) -> "list[str]":
-        """The first few of what was replaced."""
+        """The first few of what was replaced in the runner and in the tests' own modules."""
         self.look()
-        self._compare(self._runner)
+        self._compare(self._runner, self._changed)
         return first_few(sorted(self._changed))
+
+    def replaced(self, facts: RunFacts) -> "list[str]":
+        """The first few functions of the standard library that were replaced and that the tests rely on."""
+        self.look()
+        modules = {what.partition(".")[0] for what in self._replaced}
+        used = {name for name in modules if name in FOR_ALL or used_by_tests(name, facts)}
+        return first_few([what for what in sorted(self._replaced) if what.partition(".")[0] in used])

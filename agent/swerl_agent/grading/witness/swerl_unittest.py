@@ -156,6 +156,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Ru
             record.write("alarm", "a test that must fail passed")
         record.write("touched", touched(files))
         record.write("changed", runs.watch.found())
+        record.write("replaced", runs.watch.replaced(facts))
         record.write("end")
         return result
 

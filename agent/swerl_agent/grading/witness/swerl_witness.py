@@ -151,6 +151,7 @@ def audit_hooks(record: Record, facts: RunFacts) -> "dict[str, Any]":
         audit(session.config)
         record.write("touched", touched(files))
         record.write("changed", watch.found())
+        record.write("replaced", watch.replaced(facts))
         record.write("end", int(session.exitstatus))
 
     return locals()

@@ -199,3 +199,16 @@ async def test_forged_check_does_not_score_and_is_named(
     verdict = await verdict_on(monkeypatch, tmp_path, FORGERIES[name])
     assert verdict.status == "unresolved", verdict
     assert re.search(FORGERIES[name].named, verdict.detail), verdict
+
+
+EQUIVALENT = "import json\nreal = json.loads\njson.loads = lambda *about, **named: real(*about, **named)\n"
+
+
+@pytest.mark.parametrize(("check", "resolved"), [(CHECK.strip(), True), (f"import json; {CHECK.strip()}", False)])
+async def test_fix_that_replaces_a_function_of_the_library_is_not_accused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check: str, resolved: bool
+) -> None:
+    forgery = Forgery(check, body=FIXED.split("\n")[1], code=EQUIVALENT)
+    verdict = await verdict_on(monkeypatch, tmp_path, forgery)
+    assert (verdict.resolved, "tampering" in verdict.report) == (resolved, False), verdict
+    assert resolved or "json.loads was replaced in memory while the tests ran; tests rely on it" in verdict.detail

@@ -142,12 +142,49 @@ def test_what_a_test_puts_back_is_no_finding_and_the_rest_is(
         patched.setattr(json, "loads", lambda text: 5)
         patched.setattr("builtins.open", lambda path: None)
     watch.look()
-    assert watch.found() == []
+    assert watch.found() == watch.replaced(facts) == []
     watch = memory.Watch()
     monkeypatch.setattr(json, "loads", lambda text: 5)
     watch.look()
     monkeypatch.undo()
-    assert watch.found() == ["json.loads"]
+    assert watch.found() == []
+    assert watch.replaced(facts) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "used"),
+    [
+        ("import json.decoder\n", True),
+        ("def later():\n    from json import loads\n", True),
+        ("from json import loads as read\n", True),
+        ("held = __import__('json')\n", True),
+        ("'not to be read again:'\n\0", True),
+        ("def parsed(answer):\n    return answer.json()\n", False),
+        ("from os import path as json\n", False),
+    ],
+)
+def test_function_of_json_counts_where_code_of_tests_has_it(
+    memory: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, used: bool
+) -> None:
+    path = tmp_path / "kit_testing.py"
+    path.write_text(source.replace("\0", ""))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "kit_testing", raising=False)
+    importlib.import_module("kit_testing")
+    path.write_text(source)
+    watch = memory.Watch()
+    monkeypatch.setattr(json, "loads", len)
+    assert watch.replaced(facts) == (["json.loads"] if used else [])
+    facts.patched = {str(path)}
+    assert watch.replaced(facts) == [], "a file of the patch is no code of the tests"
+
+
+def test_functions_that_read_files_always_count(
+    memory: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, real = memory.Watch(), open
+    monkeypatch.setattr("builtins.open", lambda *about, **named: real(*about, **named))
+    assert watch.replaced(facts) == ["builtins.open"]
 
 
 def test_marks_of_another_make_are_found(memory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
