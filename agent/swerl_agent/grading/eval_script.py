@@ -8,6 +8,7 @@ patch cannot close the region early. A test that is reported both passed and fai
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 START = ">>>>> Start Test Output"
@@ -29,28 +30,59 @@ _LOAD_WITNESS = (
     " TOX_TESTENV_PASSENV='PYTHONPATH PYTEST_ADDOPTS SWERL_*'"
     " TOX_OVERRIDE='testenv.pass_env+=PYTHONPATH,PYTEST_ADDOPTS,SWERL_*'"
 )
-_LINE = r"(?:^|;|&&|\|\|)\s*(?:\w+=\S*\s+)*"  # where a command begins, and its variables
+_LINE = r"(?:^|;|&&|\|\|)\s*(?:do\s+)?(?:\w+=\S*\s+)*"  # where a command begins, and its variables
 _PYTHON = r"\S*python[\d.]*\s+(?:(?!-m\s)\S+\s+)*?"  # with its options
 _PYTEST = re.compile(rf"{_LINE}(?:{_PYTHON}-m\s+)?(?:\S*/)?(?:pytest|py\.test|tox)(?=\s|$)", re.MULTILINE)
 _UNITTEST = re.compile(
     rf"{_LINE}(?:{_PYTHON}-m\s+unittest|(?:{_PYTHON})?(?:\S*/)?tests/runtests\.py)(?=\s|$)", re.MULTILINE
+)
+# A loop over words, without another loop in it.
+_LOOP = re.compile(
+    r"(?P<before>^|[;\n]|\bdo\b)[ \t]*for\s+\w+\s+in\s+(?P<words>[^;\n]*)[;\n]\s*do\b"
+    r"(?P<body>(?:(?!\bdo\b).)*?)[;\n]\s*done\b",
+    re.DOTALL,
+)
+_EXPANDED = re.compile(r"[$`*?{}\[\]~<>()&|#]")  # in words that the shell makes others of
+_MAX_WORDS = 100
+# What may start any number of test runs.
+_STARTS_RUNS = re.compile(
+    rf"{_LINE}(?:for|while|until|select|g?make|nox|inv|invoke|parallel)(?=\s)|\bxargs(?=\s)|\s-exec\s", re.MULTILINE
 )
 
 Parser = Callable[[str], Mapping[str, str]]
 
 
 def pytest_runs(script: str) -> int:
-    """How many of the script's test commands run pytest (or tox, which runs it)."""
+    """How often the script's test commands run pytest (or tox, which runs it), as far as it shows."""
     return len(_PYTEST.findall(_tests(script)))
 
 
 def unittest_runs(script: str) -> int:
-    """How many of the script's test commands run unittest or Django's `tests/runtests.py`."""
+    """How often the script's test commands run unittest or Django's `tests/runtests.py`, as far as it shows."""
     return len(_UNITTEST.findall(_tests(script)))
 
 
+def shows_all_runs(script: str) -> bool:
+    """Whether nothing in the script may start more test runs than it shows, as `make` or a loop over a pattern may."""
+    return not _STARTS_RUNS.search(_tests(script))
+
+
 def _tests(script: str) -> str:
-    return script[max(script.rfind(START), 0) :]
+    """The part with the test commands; a loop over plain words as the commands that it runs."""
+    text, unrolled = "", script[max(script.rfind(START), 0) :]
+    while text != unrolled:
+        text, unrolled = unrolled, _LOOP.sub(_unrolled, unrolled)
+    return text
+
+
+def _unrolled(loop: re.Match[str]) -> str:
+    try:
+        words = shlex.split(loop["words"])
+    except ValueError:  # an open quote
+        return loop[0]
+    if _EXPANDED.search(loop["words"]) or not 0 < len(words) <= _MAX_WORDS:
+        return loop[0]
+    return "\n".join([loop["before"], *[loop["body"]] * len(words), ""])
 
 
 def _load_witness(script: str) -> str:

@@ -21,7 +21,7 @@ from swerl_api.isolation import reachability_problem
 from swerl_agent.tasks import Task
 
 from .absent_tests import absent_message, absent_tests
-from .eval_script import exit_code, pytest_runs, unittest_runs
+from .eval_script import exit_code, pytest_runs, shows_all_runs, unittest_runs
 from .framing import Report
 from .installation import left_behind
 from .job import Infrastructure, LimitExceeded, Outcome
@@ -43,7 +43,7 @@ UNSHIELDED = (
 )
 UNSEEN = (
     "the log reports tests that no witnessed session ran: {}; if the test command starts several sessions, as `make` or"
-    " a loop does, write each into the eval script"
+    " a loop over a pattern does, write each into the eval script, or a loop over their names"
 )
 Contrast = Literal["held", "failed", "unavailable", "off"]
 
@@ -58,6 +58,11 @@ def witnessed_runner(task: Task) -> str:
     """The runner of the task's tests that must have had its witness, '' where it may lack one."""
     script = task.ground_truth.eval_script
     return "pytest" if pytest_runs(script) else "unittest" if unittest_runs(script) else ""
+
+
+def _witnessed_throughout(task: Task) -> bool:
+    """Whether every test run of the script must have had a witness."""
+    return bool(witnessed_runner(task)) and shows_all_runs(task.ground_truth.eval_script)
 
 
 def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded: bool = False) -> Verdict:
@@ -241,7 +246,7 @@ def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole
     if witness.log and not report.get("tests_status"):
         return ["the log does not report the test run that the witness saw"] if whole else []
     forged = _contradicted(task, report, witness)
-    if not witnessed_runner(task):
+    if not _witnessed_throughout(task):
         forged = [test for test in forged if status_of(test, recorded_statuses(task, witness.log))]
     return [f"result lines without a test run: {shortened(forged)}"] if forged else []
 
@@ -256,7 +261,7 @@ def _contradicted(task: Task, report: Mapping[str, Any], witness: TestRecord) ->
 def _unseen(task: Task, report: Mapping[str, Any], witness: TestRecord) -> list[str]:
     """Tests that passed by the log alone, although a witness saw others: of a runner that starts more sessions than the
     script shows only the first have keys, which is no sign of tampering."""
-    if witnessed_runner(task) or not witness.runs or not report.get("resolved"):
+    if _witnessed_throughout(task) or not witness.runs or not report.get("resolved"):
         return []
     return _contradicted(task, report, witness)
 

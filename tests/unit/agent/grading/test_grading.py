@@ -6,7 +6,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented, pytest_runs, unittest_runs
+from swerl_agent.grading.eval_script import (
+    END,
+    EXIT_CODE,
+    START,
+    instrumented,
+    pytest_runs,
+    shows_all_runs,
+    unittest_runs,
+)
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks.swebench_library import library
 from swerl_agent.tasks.task import GENERIC_PARSER, PARSERS
@@ -132,11 +140,34 @@ def test_exit_status_of_the_script_decides_nothing(tmp_path: Path, second: str, 
         ("./tests/runtests.py --verbosity 2 x", 0),
         ("bin/test -C --verbose x", 0),
         ("pip install pytest", 0),
+        ("for file in a.py 'b c.py'; do pytest $file; done", 2),
+        ("for file in a b c\ndo\n  LANG=C python3 -m pytest $file || true\ndone\npytest d", 4),
+        ("for one in a b; do\n for two in c d; do pytest $one $two; done\ndone", 4),
+        ("for file in tests/*.py; do pytest $file; done", 1),
+        ("for file in $(ls tests); do pytest $file; done", 1),
+        ("for file in a b; do echo $file; done; pytest a b", 1),
+        ("if [ -e a ]; then pytest a; else pytest b; fi", 0),  # a key that no run takes would be the patch's
     ],
 )
 def test_pytest_is_recognised_in_the_test_command(line: str, runs: int) -> None:
     script = f"pip install x\npytest --version\n: '{START}'\n{line}\n: '{END}'\n"
     assert pytest_runs(script) == runs
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("pytest a; make_it=1 pytest b", True),
+        ("for file in a b; do pytest $file; done", True),
+        ("for file in tests/*.py\ndo\npytest $file\ndone", False),
+        ("pytest a\nmake test", False),
+        ("while read -r file; do pytest $file; done < files", False),
+        ("pytest a; ls tests | xargs -n 1 pytest", False),
+        ("find tests -name 't*.py' -exec pytest {} \\;", False),
+    ],
+)
+def test_script_that_may_start_more_runs_than_it_shows_is_recognised(line: str, shown: bool) -> None:
+    assert shows_all_runs(f"make install\n: '{START}'\n{line}\n: '{END}'\n") == shown
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,17 @@ def test_unobserved_test_is_named_and_not_resolved(contents: list[list[object]],
     assert found.report["tampering"]
 
 
+@pytest.mark.parametrize("command", ["make test", "for file in tests/*.py\ndo\npytest $file\ndone"])
 @pytest.mark.parametrize(
     ("status", "named", "tampering"),
     [(None, f"no witnessed session ran: {B};", False), ("FAILED", f"result lines without a test run: {B}", True)],
 )
-def test_test_of_a_session_without_a_key_is_no_tampering(status: str | None, named: str, tampering: bool) -> None:
+def test_test_of_a_session_without_a_key_is_no_tampering(
+    command: str, status: str | None, named: str, tampering: bool
+) -> None:
     others: list[list[object]] = [["result", B, status]] if status else []
     contents = signed(HELLO, ["result", A, "PASSED"], *others, END)
-    found = verdict_of(task(eval_script="make test\n"), reported(contents, PASSING), 0)
+    found = verdict_of(task(eval_script=f"{command}\n"), reported(contents, PASSING), 0)
     assert found.status == "unresolved" and named in found.detail
     assert bool(found.report.get("tampering")) == tampering
 
