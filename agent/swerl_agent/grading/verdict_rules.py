@@ -121,14 +121,9 @@ def _from_log(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         ending = ending or (UNSEEN.format(shortened(unseen)) if unseen else "")
     elif witness.suspicions:
         report["suspicions"] = list(witness.suspicions)
-    if witness.touched:
-        report["touched"] = list(witness.touched)
-    if witness.changed:
-        report["changed"] = list(witness.changed)
-    if witness.replaced:
-        report["replaced"] = list(witness.replaced)
-    if left := left_behind(outcome, witness):
-        report["left"] = list(left)
+    effects_of = {"touched": witness.touched, "changed": witness.changed, "replaced": witness.replaced}
+    found = effects_of | {"left": left_behind(outcome, witness)}
+    report |= {name: list(names) for name, names in found.items() if names}
     if not report["resolved"] and (absent := absent_tests(task, outcome.log)):
         report["never_appeared"] = absent
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))

@@ -9,7 +9,7 @@ import pytest
 from swerl_agent.sandbox.pod import ready
 from swerl_api.names import METRICS_PORT, ROUTER_PORT
 from swerl_operator.context import Settings
-from swerl_operator.ray.cluster import AGENT_PORT, DASHBOARD_PORT, GCS_PORT, RAY_METRICS_PORT
+from swerl_operator.ray.cluster import DASHBOARD_PORT, GCS_PORT, RAY_METRICS_PORT
 from swerl_operator.ray.network_policy import OPERATOR_LABELS
 
 from cluster import layout
@@ -41,7 +41,7 @@ OURS: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     ),
     "engine": (
         RAY | {"ray.io/node-type": "worker", "swerl.dev/role": "engine"},
-        {"sglang": 31000, "agent": AGENT_PORT, "metrics": RAY_METRICS_PORT},
+        {"sglang": 31000, "agent": RAY_AGENT_PORT, "metrics": RAY_METRICS_PORT},
     ),
     "console": (OPERATOR_LABELS | {"app.kubernetes.io/component": "console"}, {"http": 8765}),
     "operator": (OPERATOR_LABELS, {"health": Settings.health_port, "metrics": Settings.metrics_port}),
