@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.sandbox.pod import ready
-from swerl_api.names import METRICS_PORT, ROUTER_PORT
+from swerl_api.names import METRICS_PORT, RAY_AGENT_PORT, ROUTER_PORT
 from swerl_operator.context import Settings
 from swerl_operator.ray.cluster import DASHBOARD_PORT, GCS_PORT, RAY_METRICS_PORT
 from swerl_operator.ray.network_policy import OPERATOR_LABELS
