@@ -226,7 +226,9 @@ def _urgency(written: Mapping[str, Any], desired: Status) -> str | None:
     if SandboxCondition.DEGRADED in changed:
         return "lost"
     if SandboxCondition.ADMITTED in changed and after[SandboxCondition.ADMITTED]["status"] == "True":
-        return "admitted" if desired["replicas"] else "queued"
+        if desired["replicas"]:
+            return "admitted"
+        return "waiting" if after[SandboxCondition.READY]["reason"] == SandboxReason.POD_REJECTED else "queued"
     if any(before.get(name, {}).get("reason") != c["reason"] for name, c in after.items()):
         return "waiting"
     return "counts" if any(written.get(name) != desired[name] for name in COUNTS) else None

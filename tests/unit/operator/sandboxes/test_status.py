@@ -210,6 +210,12 @@ def test_long_wait_is_written_to_the_status(record: Records, due: Due) -> None:
     assert due(writes, {}, waiting, 4, NOW + 3) == first
 
 
+def test_refused_pod_is_written_to_the_status(record: Records, due: Due) -> None:
+    refused = status_of(record(refusal=("PodRejected", "failed calling webhook")))
+    assert conditions(refused)["Admitted"] == ("True", "Admitted")
+    assert due(StatusWrites(), {}, refused, 4, NOW) == NOW + SETTINGS.waiting_delay
+
+
 def test_counts_on_their_own_are_written_seldom_and_not_for_ever(record: Records, pod: Pods, due: Due) -> None:
     before = status_of(record(*[pod(i) for i in range(4)]))
     after = status_of(record(*[pod(i) for i in range(3)], created=4, status=before))
