@@ -34,9 +34,9 @@ LIMIT_RANGE = {
     "maxLimitRequestRatio": {"cpu": "50"},
     "default": {"cpu": "100m"},
 }
-ANY_LABEL_IS_DENIED = (
+A_LABEL_IS_DENIED = (
     "object.metadata.?labels.orValue({}).exists(key, object.metadata.labels[key].startsWith('denied'))"
-    " && object.metadata.?labels[?'swerl.dev/role'].orValue('') != 'preflight'"
+    " && !object.metadata.?name.orValue('').endsWith('-preflight')"
 )
 
 
@@ -108,7 +108,7 @@ def _deny(kube: JobNamespace, namespaces: list[str]) -> None:
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     policy = {
         "matchConstraints": {"resourceRules": [pods]},
-        "validations": [{"expression": f"!({ANY_LABEL_IS_DENIED})", "message": POLICY.words}],
+        "validations": [{"expression": f"!({A_LABEL_IS_DENIED})", "message": POLICY.words}],
     }
     chosen = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
     binding = {
