@@ -24,7 +24,7 @@ from tests.unit.agent.console.test_live import NAME, report
 SECONDS = 60_000.0  # milliseconds for one action
 ATTACK = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m"
 MISSING = "/missing"  # path of a page that does not exist
-REFUSED_PAGES = (MISSING, "/login", "/refused")  # that are answered with an error status
+REFUSED_PAGES = (MISSING, "/login", "/refused", "/favicon.ico")  # that are answered with an error status
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]  # tests run as root in containers
 
 
