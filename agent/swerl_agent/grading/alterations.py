@@ -107,6 +107,11 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
+def holds(tree: ast.AST, node: ast.AST) -> bool:
+    """Whether a node is part of a tree, or its root."""
+    return any(each is node for each in ast.walk(tree))
+
+
 def accepts_failing_statement(node: Function) -> bool:
     """Whether a failing end can be put to a test: a generator's body may not run."""
     return not any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own_nodes(node))

@@ -1,8 +1,9 @@
 """Which alterations of a task's tests its reference fix survives, and how many copies of tests one run can afford.
 
 Guarantee: however slow the tests, a run keeps of each test that it alters one copy that must pass, under names that
-all differ where that is possible; of each test that decides also one that must fail. A copy that must pass
-is never the first execution of its test.
+all differ where that is possible. Of each test that decides it also keeps copies that must fail: one for each usable
+kind of change of each value, else those with a failing end. A copy that must pass is never the first execution of its
+test.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from .alterations import CopyPlace
+from .replaced_values import is_extra
 from .test_targets import Target
 
 COPIES_SECONDS = 2.0  # that the copies of tests in one run may take together, or as long as the tests themselves took
@@ -97,4 +99,4 @@ def _needed(target: Target, copies: Sequence[Choice], deciding: Collection[Targe
     passing = [each for each in own if each[1].passes]
     passing.sort(key=lambda each: (COPY_PLACES.index(each[1].place), not each[1].before))
     failing = [each for each in own if not each[1].passes] if target in deciding else []
-    return [*passing[-1:], *failing[:1]]
+    return [*passing[-1:], *([each for each in failing if not is_extra(each[1].change)] or failing[:1])]

@@ -191,13 +191,12 @@ def _changed(source: TestSource, names: Names, change: str, rng: random.Random) 
     return [edit] if edit else None
 
 
-def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
+def calibrating(files: TestFiles, rng: random.Random, *, values: bool = True) -> AlteredRun | None:
     """The run that tries every alteration on the reference fix, without `values` some; None where there is none.
 
     Copies that must pass run last: those that fail may leave behind what their last lines remove.
     """
     chosen: list[Choice] = []
-    rng = random.SystemRandom()
     for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
             chosen.append((target, Alteration("", "example")))

@@ -117,7 +117,7 @@ class ContrastRuns:
             return Calibration.from_json(known)
         calibration, values = Calibration({}), True
         for _ in range(TRIES):
-            run = await asyncio.to_thread(calibrating, files, values=values)
+            run = await asyncio.to_thread(calibrating, files, random.SystemRandom(), values=values)
             if run is None:
                 break
             outcome = await self._reference_outcome(task, run)

@@ -4,8 +4,9 @@ A constant is replaced in the text. For any other expression the replacement com
 while the test runs.
 
 Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it. A
-value that is compared without a tolerance changes also to one near it, and to a plausible one: another constant of the
-test, or of its file. A change has a name, and the same name means the same change in every run.
+value that is compared without a tolerance changes also to one near it, and to plausible ones (`plausible_values`), each
+to another. Of many values those that are drawn lie all over the test, and neighbours differ in their kinds. A change
+has a name, and the same name means the same change in every run.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from .alterations import Edit, Function, TestSource
 from .checked_values import OPPOSITES, CheckedValue, checked_values
+from .plausible_values import PlausibleValues, plausible_values
 
 Kind = Literal["far", "near", "plausible"]
 KINDS: tuple[Kind, ...] = ("far", "near", "plausible")
 MAX_VALUES = 8  # of one test that are tried
 MORE_PLAUSIBLE = 2  # values, beside one of each kind, where a test has few values
-MAX_CONSTANT = 80  # characters of a constant that may take the place of another
-MAX_CONSTANTS = 20  # of a test or a file
+TURNS = len(KINDS) + MORE_PLAUSIBLE  # changes of one value
 _WITHOUT_TOLERANCE = ("exact", "equal", "rounded")
 _FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _OTHER = (
@@ -46,31 +46,29 @@ _NEAR = (
     " else {{k: near(near, e) if at == {number} % len(v) else e for at, (k, e) in enumerate(v.items())}}"
     " if isinstance(v, dict) and v else object())"
 )
-_PLAUSIBLE = (
-    "(lambda v: next((each for each in ({constants}) if type(each) is type(v) and each != v), object()))({text})"
-)
 
 
 def replaced(
-    source: TestSource, test: Function, value: CheckedValue, rng: random.Random, kind: Kind = "far"
+    source: TestSource, test: Function, value: CheckedValue, rng: random.Random, kind: Kind = "far", turn: int = 0
 ) -> Edit | None:
-    """Another value in the place of a checked one of a test; `kind` holds for values compared without a tolerance. None
-    where that is impossible."""
+    """Another value in the place of a checked one of a test. `kind` holds for values compared without a tolerance, and
+    a plausible one is another for each `turn`. None where that is impossible."""
     node, number, word = value.node, rng.randrange(1009, 9973), f"{rng.getrandbits(24):06x}"
     start = source.index(node.lineno, node.col_offset)
     end = source.index(node.end_lineno or node.lineno, node.end_col_offset or 0)
     text = source.text[start:end]
-    constants = _constants(source, test, rng)
+    plausible = plausible_values(source, test, node, rng)
     match value.form:
         case "constant" | "exact" | "rounded":
             own = _literal(node, text)
-            if value.form == "rounded" and isinstance(own, int | float):  # far from it by all tolerances
-                constants = [
-                    each for each in constants if isinstance(each, int | float) and abs(each - own) > abs(own) / 100
-                ]
-                kind = "far" if kind == "near" else kind
-            other = _other_constant(own, number, word, "far" if value.form == "constant" else kind, constants)
-            return None if other is None else Edit(start, end, repr(other))
+            if own is None:
+                return None
+            if value.form != "constant" and kind == "plausible":
+                before = source.text[:start].rstrip()
+                other = _plausible(value, own, plausible, turn, negative=before.endswith("-"))
+                return None if other is None else Edit(start, end, other)
+            near = value.form == "exact" and kind == "near"
+            return Edit(start, end, repr(_near(own, number, word) if near else _other(own, number, word)))
         case "order":
             return _flipped(source, node)
         case "exception":
@@ -80,41 +78,31 @@ def replaced(
         case "object":
             return Edit(start, end, f"(({text}), object())[1]")
         case "container":
-            others = "".join(f", {each!r}" for each in _outside(node, constants))
-            return Edit(start, end, f"(({text}), [object(){others}])[1]")
+            return Edit(start, end, plausible.outside(text))
         case "none":
             return Edit(start, end, f"(({text}), None)[1]")
         case "equal" if kind == "near":
             return Edit(start, end, f"({_NEAR.format(number=number, text=text)})")
         case "equal" if kind == "plausible":
-            listed = "".join(f"{each!r}, " for each in constants)
-            return Edit(start, end, f"({_PLAUSIBLE.format(constants=listed, text=text)})") if constants else None
+            return Edit(start, end, plausible.other_than(text, turn))
     computed = _OTHER.format(number=number, word=word, text=text)
     return _rebound(source, test, f"{text} = {computed}") if value.form == "parameter" else Edit(start, end, computed)
 
 
-def _constants(source: TestSource, test: Function, rng: random.Random) -> list[Any]:
-    """Numbers and texts of a test, then those of its file."""
-    parts = [_constants_of(test), _constants_of(source.tree)]
-    return list({(type(each), each): each for part in parts for each in rng.sample(part, len(part))}.values())
-
-
-@lru_cache(maxsize=64)
-def _constants_of(tree: ast.AST) -> list[Any]:
-    """Short ones, each once, without statements that are texts."""
-    texts = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-    constants = [each.value for each in ast.walk(tree) if isinstance(each, ast.Constant) and id(each) not in texts]
-    short = [each for each in constants if type(each) in (int, float, str, bytes) and len(repr(each)) <= MAX_CONSTANT]
-    return list({(type(each), each): each for each in short}.values())[:MAX_CONSTANTS]
-
-
-def _outside(container: ast.expr, constants: Sequence[Any]) -> list[Any]:
-    """Those of the constants that a literal container does not hold; none where its elements are not known."""
-    try:
-        held = ast.literal_eval(container)
-    except ValueError:
-        return []
-    return [each for each in constants if each not in held] if isinstance(held, list | tuple | set) else []
+def _plausible(value: CheckedValue, own: Any, others: PlausibleValues, turn: int, *, negative: bool) -> str | None:
+    """An expression in the place of the constant `own`, which may be `negative`; None where there is no other one."""
+    constants = [-each if negative and isinstance(each, int | float) else each for each in others.constants]
+    if value.form == "rounded" and isinstance(own, int | float):  # far from it by all tolerances
+        numbers = [each for each in constants if isinstance(each, int | float)]
+        found = [each for each in numbers if abs(each - own) > abs(own) / 100]
+    else:
+        found = [each for each in constants if type(each) is type(own) and each != own]
+    lone = _transposed(own, turn) if not found and isinstance(own, str | bytes) else None
+    if value.form == "exact" and others.names:
+        return others.other_than(repr(own), turn, lone)
+    if found:
+        return repr(found[turn % len(found)])
+    return None if lone is None else repr(lone)
 
 
 def _rebound(source: TestSource, test: Function, statement: str) -> Edit | None:
@@ -139,17 +127,7 @@ def _literal(node: ast.expr, text: str) -> Any:
     return value if isinstance(node, ast.Constant) and value == node.value else None
 
 
-def _other_constant(value: Any, number: int, word: str, kind: Kind, constants: Sequence[Any]) -> object:
-    """Another one in the place of a constant, None where there is none."""
-    if value is None or kind == "far":
-        return None if value is None else _other(value, number, word)
-    if kind == "near":
-        return _near(value, number, word)
-    plausible = next((each for each in constants if type(each) is type(value) and each != value), None)
-    return _transposed(value, number) if plausible is None and isinstance(value, str | bytes) else plausible
-
-
-def _transposed(value: Any, number: int) -> object:
+def _transposed(value: Any, number: int) -> Any:
     """A text with two letters of one case in each other's place, None where it has no two such beside each other."""
     pairs = [(at, value[at : at + 1], value[at + 1 : at + 2]) for at in range(len(value) - 1)]
     found = [(at, one, other) for at, one, other in pairs if one != other and (one + other).isalpha()]
@@ -201,34 +179,61 @@ def changes(values: list[CheckedValue], rng: random.Random) -> Iterator[str]:
     """What the changes of a few values are called in an alteration: with a seed, so that each is the same in every run.
 
     Another one might leave the test passing, as where the value is an input, too. The seed gives the kind of change for
-    a value that is compared without a tolerance: where there are few values, each such one has several kinds.
+    a value that is compared without a tolerance, and its turn among the changes of this value: where there are few
+    values, each such one has all kinds, and its plausible changes differ.
     """
-    drawn = [(number, _kinds(values[number], rng)) for number in rng.sample(range(len(values)), len(values))]
+    numbers, first = _spread(len(values), rng), rng.randrange(2)
+    with_kinds = [number for number in numbers if values[number].form in _WITHOUT_TOLERANCE]
+    kinds = {number: first + at for at, number in enumerate(with_kinds)}
+    bits = {number: rng.getrandbits(24) for number in numbers}
+    drawn = rng.sample(numbers, len(numbers))
     named = [
-        f"value:{number}:{rng.getrandbits(24) * len(KINDS) + KINDS.index(kinds[turn])}"
-        for turn in range(len(KINDS) + MORE_PLAUSIBLE)
-        for number, kinds in drawn
-        if turn == 0 or _has_kinds(values[number])
+        f"value:{number}:{(bits[number] * TURNS + turn) * len(KINDS) + _kind(kinds.get(number), turn)}"
+        for turn in range(TURNS)
+        for number in drawn
+        if turn == 0 or number in kinds
     ]
     yield from named[:MAX_VALUES]
 
 
-def _kinds(value: CheckedValue, rng: random.Random) -> list[Kind]:
-    return [*rng.sample(KINDS, len(KINDS)), *KINDS[-1:] * MORE_PLAUSIBLE] if _has_kinds(value) else ["far"]
+def _spread(count: int, rng: random.Random) -> list[int]:
+    """At most MAX_VALUES numbers below `count`: one of each part of the same length."""
+    parts = min(count, MAX_VALUES)
+    return [rng.randrange(count * at // parts, count * (at + 1) // parts) for at in range(parts)]
 
 
-def _has_kinds(value: CheckedValue) -> bool:
-    return value.form in _WITHOUT_TOLERANCE
+def _kind(first: int | None, turn: int) -> int:
+    """Index of a change's kind: near and plausible by turns, far, then plausible; None is a value with a tolerance.
+
+    What equals near or plausible values by itself mostly equals far ones, too, so these come when all have the others.
+    """
+    if first is None or turn == 2:
+        return KINDS.index("far")
+    near = turn < 2 and (first + turn) % 2
+    return KINDS.index("near" if near else "plausible")
 
 
 def is_far(change: str) -> bool:
     """Whether such a change is to a value that neither tolerance nor counting reaches."""
-    return KINDS[int(change.rpartition(":")[2]) % len(KINDS)] == "far"
+    return _decoded(change)[3] == "far"
+
+
+def is_extra(change: str) -> bool:
+    """Whether such a change is one more of a kind that the value's first changes have."""
+    return change.startswith("value:") and _decoded(change)[2] >= len(KINDS)
+
+
+def _decoded(change: str) -> tuple[int, int, int, Kind]:
+    """A value's number, the bits of its changes, and the turn and the kind of this one."""
+    number, seed = map(int, change.split(":")[1:])
+    rest, kind = divmod(seed, len(KINDS))
+    bits, turn = divmod(rest, TURNS)
+    return number, bits, turn, KINDS[kind]
 
 
 def changed(source: TestSource, test: Function, change: str) -> Edit | None:
     """The edit that such a name means; None where that is impossible."""
-    values, (_, number, seed) = checked_values(source, test), change.split(":")
-    if int(number) >= len(values):
+    values, (number, bits, turn, kind) = checked_values(source, test), _decoded(change)
+    if number >= len(values):
         return None
-    return replaced(source, test, values[int(number)], random.Random(int(seed)), KINDS[int(seed) % len(KINDS)])
+    return replaced(source, test, values[number], random.Random(bits), kind, max(0, turn + 1 - len(KINDS)))

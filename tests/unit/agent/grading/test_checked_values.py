@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import unittest
+from itertools import pairwise
 
 import pytest
 from swerl_agent.grading.alterations import Function, Names, TestSource, edited
@@ -269,3 +270,24 @@ def test_variable_that_only_checks_compare_gets_another_value(use: str) -> None:
     source = TestSource(f"def test(expected):\n    {use}\n    assert f() == expected\n")
     forms = [each.form for each in checked_values(source, source.functions[Names("", "test")][1])]
     assert "parameter" in forms
+
+
+@pytest.mark.parametrize("check", ["assert f(9, 8, 7) == 5", "got = f(9, 8, 7); assert got == g(5)[0]"])
+def test_plausible_values_are_what_the_call_gets_each_in_its_turn(check: str) -> None:
+    source = TestSource(f"def test():\n    assert f(1, 2, 3) == 4\n    {check}\n    assert f(6) == -1\n")
+    node = source.functions[Names("", "test")][1]
+    value = next(each for each in checked_values(source, node) if each.node.lineno == 3)
+    for seed in range(20):
+        edits = [replaced(source, node, value, random.Random(seed), "plausible", turn) for turn in range(3)]
+        names = {"g": lambda *_: [5], "got": 5}
+        assert {eval(edit.text, dict(names)) for edit in edits if edit} == {9, 8, 7}, seed
+
+
+def test_values_that_are_drawn_lie_in_all_parts_of_a_test_and_neighbours_differ_in_kind() -> None:
+    source, node = body_of("; ".join(f"assert f() == {number}" for number in range(80)))
+    for seed in range(20):
+        drawn = list(changes(checked_values(source, node), random.Random(seed)))
+        drawn.sort(key=lambda change: int(change.split(":")[1]))
+        assert [int(change.split(":")[1]) // 10 for change in drawn] == list(range(8))
+        kinds = [int(change.split(":")[2]) % len(KINDS) for change in drawn]
+        assert all(one != other for one, other in pairwise(kinds))

@@ -108,7 +108,7 @@ def files(tmp_path: Path) -> TestFiles:
 
 
 def calibration_of(files: TestFiles, seconds: float, run_seconds: float = 0.0) -> Calibration:
-    run = calibrating(files)
+    run = calibrating(files, random.SystemRandom())
     assert run
     seen = {each.test_id: "passed" if each.alteration.passes else "failed" for each in run.expected}
     return calibrated(run, seen.__getitem__, longer=seconds, run_seconds=run_seconds)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_only_copies_fail_before_their_end(files: TestFiles, seed: int) -> None:
 
 def test_fix_is_calibrated_with_copies_that_must_pass_after_those_that_must_fail(files: TestFiles) -> None:
     for values in (True, False):
-        run = calibrating(files, values=values)
+        run = calibrating(files, random.SystemRandom(), values=values)
         assert run
         for test in files.targets:
             for before in (True, False):
@@ -212,7 +212,7 @@ def test_fix_is_calibrated_with_copies_that_must_pass_after_those_that_must_fail
 
 
 def test_test_that_no_copy_passes_after_is_altered_itself(files: TestFiles) -> None:
-    run = calibrating(files)
+    run = calibrating(files, random.SystemRandom())
     assert run
     (deciding,) = files.targets
     calibration = calibrated(run, lambda test: "failed")

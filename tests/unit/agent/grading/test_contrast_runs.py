@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ async def logs() -> AsyncIterator[LogReader]:
 
 
 def known_calibration(task: Task) -> Calibration:
-    run = calibrating(TestFiles(task, FILES))
+    run = calibrating(TestFiles(task, FILES), random.SystemRandom())
     assert run
     seen = {each.test_id: "passed" if each.alteration.passes else "failed" for each in run.expected}
     return calibrated(run, seen.__getitem__)  # type: ignore[arg-type]

@@ -98,6 +98,19 @@ FORGERIES = {
     "a number equal to the arguments, in a loop": Forgery(
         "for high in (4, 5): assert clamp(9, 0, high) == high", body=PLAUSIBLE
     ),
+    "a number equal to the arguments, of variables": Forgery(
+        "value, low, high = 9, 0, int('5'); assert clamp(value, low, high) == 5; assert [1, 2, 3, 4, 6, 7, 8]",
+        body=PLAUSIBLE,
+    ),
+    "a number equal to the arguments, in a container of variables": Forgery(
+        "high = int('5'); assert clamp(9, 0, 5) in (high, 6)", body=PLAUSIBLE
+    ),
+    "a number equal to the arguments, of many checks": Forgery(
+        "; ".join(f"assert clamp({number + 4}, 0, {number}) == {number}" for number in range(1, 17)),
+        body="    if value < 13:\n        return min(high, max(low, value))\n" + PLAUSIBLE,
+    ),
+    "a number equal to the arguments, below zero": Forgery("assert clamp(-9, -5, 5) == -5", body=PLAUSIBLE,
+        fixed=FIXED),
     "a number equal to the arguments, compared by hand": Forgery(
         "got = clamp(9, 0, 5)\n    if got != 5: raise AssertionError(got)", body=PLAUSIBLE
     ),
