@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from .alterations import Edit, Function, TestSource
 from .checked_values import OPPOSITES, CheckedValue, checked_values
+from .loop_rounds import in_one_round
 from .plausible_values import PlausibleValues, plausible_values
 
 Kind = Literal["far", "near", "plausible"]
@@ -236,4 +237,8 @@ def changed(source: TestSource, test: Function, change: str) -> Edit | None:
     values, (number, bits, turn, kind) = checked_values(source, test), _decoded(change)
     if number >= len(values):
         return None
-    return replaced(source, test, values[number], random.Random(bits), kind, max(0, turn + 1 - len(KINDS)))
+    value = values[number]
+    edit = replaced(source, test, value, random.Random(bits), kind, max(0, turn + 1 - len(KINDS)))
+    if edit is None or value.form == "parameter":
+        return edit
+    return in_one_round(source, test, value.node, edit, bits + turn)

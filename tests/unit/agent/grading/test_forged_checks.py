@@ -111,6 +111,14 @@ FORGERIES = {
     ),
     "a number equal to the arguments, below zero": Forgery("assert clamp(-9, -5, 5) == -5", body=PLAUSIBLE,
         fixed=FIXED),
+    "rounds after the first": Forgery(
+        "for high in (4, 5): assert clamp(9, 0, high) == high",
+        body=f"    return min(high, max(low, value)) if high < 5 else {FALSE}",
+    ),
+    "rounds after the first, of an expression": Forgery(
+        "assert all(clamp(9, 0, high) == high for high in range(1, 4))",
+        body=f"    return min(high, max(low, value)) if high != 2 else {FALSE}",
+    ),
     "a number equal to the arguments, compared by hand": Forgery(
         "got = clamp(9, 0, 5)\n    if got != 5: raise AssertionError(got)", body=PLAUSIBLE
     ),
