@@ -136,12 +136,13 @@ def neighbours(database: sqlite3.Connection, row: sqlite3.Row) -> tuple[str, str
 
 
 def by_task(database: sqlite3.Connection, runs: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Resolved and valid episodes per task and run; a job counts with its evaluations alone."""
+    """Resolved and valid episodes per task and run; a job counts with its newest held-out evaluation alone."""
     marks = ", ".join("?" * len(runs))
+    newest = "select max(step) from episodes held_out where held_out.run = one.run and purpose = 'evaluation'"
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for task, run, solved, valid in database.execute(
-        f"select task, run, sum(resolved), count(resolved) from episodes where run in ({marks}) and purpose <> 'train'"
-        " group by task, run",
+        f"select task, run, sum(resolved), count(resolved) from episodes one where run in ({marks})"
+        f" and (purpose = 'sample' or (purpose = 'evaluation' and step = ({newest}))) group by task, run",
         list(runs),
     ):
         found.setdefault(str(task), {})[str(run)] = int(solved or 0), int(valid)

@@ -96,8 +96,8 @@ async def export_weights(options: Options) -> int:
 
 @click.command(
     "compare",
-    help="Compare the folder OTHER of a job or an evaluation with the folder ONE, task by task. Training episodes do"
-    " not count.",
+    help="Compare the folder OTHER of a job or an evaluation with the folder ONE, task by task. Of a job, the newest"
+    " held-out evaluation counts, and no training episodes.",
 )
 @click.argument("one", type=PATH)
 @click.argument("other", type=PATH)

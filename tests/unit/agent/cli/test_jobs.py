@@ -10,7 +10,7 @@ import yaml
 from swerl_agent.cli import main
 from swerl_agent.jobs import parse_job
 
-from tests.unit.agent.console.artifacts import write_evaluation
+from tests.unit.agent.console.artifacts import write_evaluation, write_held_out, write_job
 
 ANSWERS = ["--model", "Qwen/Qwen3-4B", "--tasks", "swe-tasks:train", "--output-claim", "runs"]
 
@@ -106,3 +106,29 @@ def test_two_evaluations_are_compared(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "empty").mkdir()
     assert main(["compare", folders[0], str(tmp_path / "empty")]) == 1
     assert main(["compare", folders[0], str(tmp_path / "absent")]) == 2
+
+
+def test_two_jobs_are_compared_by_their_newest_held_out_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for job, solved in (("one", 2), ("other", 8)):
+        write_job(tmp_path / job, steps=1, groups=2, size=2)
+        write_held_out(tmp_path / job, 10, tasks=12, solved=12 - solved)
+        write_held_out(tmp_path / job, 20, tasks=12, solved=solved)
+    folders = [str(tmp_path / job) for job in ("one", "other")]
+    assert main(["compare", *folders]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("12 tasks in both: +50.0 points (95 % interval") and "6 better, 0 worse" in printed
+    assert main(["compare", *folders, "-o", "json"]) == 0
+    tasks = {task["task"]: task for task in json.loads(capsys.readouterr().out)["tasks"]}
+    assert (tasks["swe-rl__store-0"]["one"], tasks["swe-rl__store-0"]["other"]) == ([1, 1], [1, 1])
+    assert (tasks["swe-rl__store-5"]["one"], tasks["swe-rl__store-5"]["other"]) == ([0, 1], [1, 1])
+
+
+def test_job_without_held_out_evaluation_has_nothing_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_job(tmp_path / "training", steps=1, groups=1, size=2)
+    write_held_out(tmp_path / "evaluated", 10, tasks=2, solved=1)
+    assert main(["compare", str(tmp_path / "training"), str(tmp_path / "evaluated")]) == 1
+    assert "no task has valid samples in both" in capsys.readouterr().out

@@ -155,6 +155,14 @@ def write_job(job: Path, *, steps: int = 3, groups: int = 2, size: int = 4) -> N
         sink.write("step", number, metrics(number))
 
 
+def write_held_out(job: Path, number: int, *, tasks: int, solved: int) -> None:
+    """A held-out evaluation after step `number`: one episode per task, of which the first `solved` are resolved."""
+    for place in range(tasks):
+        task, verdict = f"swe-rl__store-{place}", RESOLVED if place < solved else UNRESOLVED
+        one = episode(task, f"e{number}-{place}")
+        write_artifacts(job / f"artifacts/evaluation-{number:04d}", one, verdict, meta={"step": number})
+
+
 def write_many(job: Path, episodes: int) -> Path:
     """Two real folders, linked so many times under the names of steps, groups and members; the last of them.
 

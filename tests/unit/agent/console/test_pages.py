@@ -10,7 +10,16 @@ import pytest
 
 from tests.unit.agent.tasks.rows import jsonl, parquet, swebench
 
-from .artifacts import PATCH, RESOLVED, UNRESOLVED, episode, write_evaluation, write_job, write_rollout
+from .artifacts import (
+    PATCH,
+    RESOLVED,
+    UNRESOLVED,
+    episode,
+    write_evaluation,
+    write_held_out,
+    write_job,
+    write_rollout,
+)
 from .conftest import OpenConsole, shown
 
 
@@ -154,6 +163,16 @@ async def test_evaluations_are_compared_task_by_task(open_console: OpenConsole, 
     interval = "95 % interval -59.9 to +100.0 (may be chance)"
     assert f"2 tasks in both mean change of the resolve rate +50.0 points, {interval} 2 better 0 worse" in page_text
     assert "swe-rl__store-0 0/2 1/2 +50" in page_text and "swe-rl__store-2 0/0 1/2 –" in page_text
+
+
+async def test_jobs_are_compared_by_their_newest_held_out_evaluation(open_console: OpenConsole, root: Path) -> None:
+    for job, solved in (("one", 1), ("other", 3)):
+        write_job(root / job, steps=1, groups=2, size=2)
+        write_held_out(root / job, 10, tasks=4, solved=4 - solved)
+        write_held_out(root / job, 20, tasks=4, solved=solved)
+    page_text = shown(await (await open_console()).page("/compare", a="one", b="other"))
+    assert "4 tasks in both mean change of the resolve rate +50.0 points" in page_text
+    assert "2 better 0 worse" in page_text and "swe-rl__store-1 0/1 1/1 +100" in page_text
 
 
 @pytest.mark.parametrize(
