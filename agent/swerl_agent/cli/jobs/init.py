@@ -17,12 +17,12 @@ from ..command import Options, keeps
 from ..output import is_json, output_option
 from ..values import NATURAL, PATH, POSITIVE, QUANTITY
 
-QUESTIONS = {
-    "model": ("Model (Hugging Face id, or CLAIM:PATH)", "Qwen/Qwen3-4B"),
-    "tasks": ("Tasks (CLAIM:PATH of JSONL files, or a Hugging Face data set)", "swe-tasks:train"),
-    "output": ("PersistentVolumeClaim for checkpoints and metrics", "runs"),
-    "gpus": ("GPUs of one node (0: CPU)", 8),
-    "nodes": ("Nodes", 1),
+QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, default, type of the answer
+    "model": ("Model (Hugging Face id, or CLAIM:PATH)", "Qwen/Qwen3-4B", click.STRING),
+    "tasks": ("Tasks (CLAIM:PATH of JSONL files, or a Hugging Face data set)", "swe-tasks:train", click.STRING),
+    "output": ("PersistentVolumeClaim for checkpoints and metrics", "runs", click.STRING),
+    "gpus": ("GPUs of one node (0: CPU)", 8, NATURAL),
+    "nodes": ("Nodes", 1, POSITIVE),
 }
 
 
@@ -80,11 +80,11 @@ async def write_job(options: Options) -> int:
 
 def _answer(name: str, given: Any) -> Any:
     """The option's value, else the answer to its question; without a terminal the default."""
-    question, default = QUESTIONS[name]
+    question, default, kind = QUESTIONS[name]
     if given is not None:
         return given
     if not sys.stdin.isatty():
         if name in ("model", "tasks"):
             raise click.UsageError(f"--{name} is missing, and standard input is no terminal to ask at")
         return default
-    return click.prompt(question, default=default, type=type(default), err=True)
+    return click.prompt(question, default=default, type=kind, err=True)
