@@ -1,4 +1,4 @@
-"""Every field that the page on launch scripts names is a field of SweRLJob."""
+"""The page on launch scripts has each of their flags, and names only fields of SweRLJob."""
 
 from __future__ import annotations
 
@@ -14,6 +14,44 @@ from .pages import ROOT
 
 PAGE = ROOT / "docs/from-scripts.md"
 FIELD = re.compile(r"`([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: [a-z0-9]+)?`")
+
+# Flags and variables of OpenClaw's run_swe_rl.sh (1 node), run_swe_rl_4b_4nodes_colocate.sh, and the judge's script.
+FLAGS = """
+--accumulate-allreduce-grads-in-fp32 --actor-num-gpus-per-node --actor-num-nodes --adam-beta1 --adam-beta2
+--advantage-estimator --attention-backend --attention-dropout --attention-softmax-in-fp32 --balance-data --colocate
+--context-parallel-size --custom-generate-function-path --custom-rm-path --dynamic-sampling-filter-path --entropy-coef
+--eps-clip --eps-clip-high --expert-model-parallel-size --expert-tensor-parallel-size --hf-checkpoint --hidden-dropout
+--input-key --kl-loss-coef --kl-loss-type --load --log-probs-chunk-size --lr --lr-decay-style --max-tokens-per-gpu
+--megatron-to-hf-mode --metadata-key --n-samples-per-prompt --num-rollout --num-steps-per-rollout --optimizer
+--optimizer-cpu-offload --overlap-cpu-optimizer-d2h-h2d --pipeline-model-parallel-size --prompt-data
+--recompute-granularity --recompute-method --recompute-num-layers --ref-load --reward-key --rollout-batch-size
+--rollout-max-context-len --rollout-max-response-len --rollout-num-gpus --rollout-num-gpus-per-engine --rollout-shuffle
+--rollout-temperature --rollout-top-p --save --save-interval --sequence-parallel --sglang-mem-fraction-static
+--sglang-router-port --tensor-model-parallel-size --use-dynamic-batch-size --use-kl-loss
+--use-precision-aware-optimizer --use-wandb --wandb-group --wandb-key --wandb-project --weight-decay
+--dynamic-history --prm-enable --prm-m --prm-max-new-tokens --prm-model-path --prm-num-gpus --prm-num-gpus-per-engine
+--prm-step-coef --prm-temperature --swe-prm-max-history-output-len --swe-prm-max-history-steps
+--swe-prm-max-output-len --swe-prm-max-problem-len --swe-prm-skip-submit
+LITELLM_MODEL_REGISTRY_PATH MSWEA_DOCKER_EXEC_MODE NO_PROXY OPENAI_API_KEY OPENAI_BASE_URL SWE_CONFIG_PATH
+SWE_CONTAINER_MEMORY SWE_CONTAINER_PIDS_LIMIT SWE_DOCKER_REGISTRY SWE_ENV_SERVER_BIND_HOST SWE_ENV_SERVER_PORT
+SWE_ENV_SERVER_URL SWE_EVAL_TIMEOUT SWE_EXEC_SERVER_URLS SWE_LITELLM_MODEL_NAME SWE_MAX_CONCURRENT
+SWE_MAX_CONTAINERS_PER_NODE SWE_PRM_MAX_CONCURRENCY SWE_ROLLOUT_TIMEOUT SWE_SAVE_TRAJ_DIR SWE_STEP_LIMIT
+SWE_STRICT_NO_CONFIG_PATCH SWE_STRICT_NO_TEST_PATCH SWE_TEST_PATCH_POLICY_SCOPE WANDB_API_KEY
+"""
+
+
+def flags(text: str) -> set[str]:
+    """Flags and variables that `text` names, each in its own quotes and with or without a value."""
+    return set(re.findall(r"`(--[a-z][a-z0-9-]+|[A-Z][A-Z0-9_]+)(?: [a-z]+)?`", text))
+
+
+@pytest.mark.parametrize("flag", FLAGS.split())
+def test_page_has_each_flag_of_the_scripts(flag: str) -> None:
+    assert flag in flags(PAGE.read_text()), f"add a row for {flag}: the field, or why it is not needed"
+
+
+def test_longer_flag_does_not_stand_for_a_shorter_one() -> None:
+    assert flags("| `--kl-loss-coef`, `--optimizer adam` | `SWE_X_Y` |") == {"--kl-loss-coef", "--optimizer", "SWE_X_Y"}
 
 
 def fields(text: str) -> Iterator[str]:
