@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from swerl_api import AlgorithmSpec, LoraSpec, SweRLJobSpec, TrainerSpec
@@ -26,6 +26,10 @@ class RankConfig:
     def of(cls, spec: SweRLJobSpec, model: str, logs: str = "", log: LogSettings | None = None) -> RankConfig:
         """The configuration of a job whose model lies in the folder `model`."""
         return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora, logs, log or LogSettings())
+
+    def log_of(self, rank: int) -> LogSettings:
+        """How the process of this rank logs."""
+        return replace(self.log, ids={**self.log.ids, "rank": rank})
 
     @property
     def communication_timeout(self) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -60,7 +59,7 @@ class TrainRank:
         else:
             torch.set_num_threads(cpu_threads(ranks_on_node))
         self._rank = rank
-        replace(config.log, ids={**config.log.ids, "rank": rank}).configure(sys.stderr, "WARNING")
+        config.log_of(rank).configure(sys.stderr, "WARNING")
         stacks = Path(config.logs) / f"rank-{rank}.stacks.txt" if config.logs else None
         self._watched = partial(watched, file=stacks, seconds=config.watchdog_seconds)
         with self._watched("begin"):

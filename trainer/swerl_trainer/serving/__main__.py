@@ -20,6 +20,11 @@ def main(arguments: list[str] | None = None) -> int:
     return run_to_end(_run(options.config), permanent_errors=(ServingError,))
 
 
+def log_of(file: EvaluationFile) -> LogSettings:
+    """How the process of the evaluation's engines logs."""
+    return LogSettings(file.spec.log_format, {"namespace": file.namespace, "evaluation": file.name})
+
+
 async def _run(path: Path) -> None:
     from swerl_trainer.serving.serve import serve
 
@@ -27,7 +32,7 @@ async def _run(path: Path) -> None:
         file = EvaluationFile.read(path)
     except ValueError as error:
         raise ServingError(str(error)) from error
-    LogSettings(file.spec.log_format, {"namespace": file.namespace, "evaluation": file.name}).configure(sys.stdout)
+    log_of(file).configure(sys.stdout)
     async with on_ray():
         await serve(file)
 

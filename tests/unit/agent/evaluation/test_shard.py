@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -279,3 +280,19 @@ def test_shard_of_another_shard_count_is_a_usage_error(tmp_path: Path, capsys: p
     config = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     assert main(["eval", "job", "--config", str(path), "--shard", "0/3", "--kubeconfig", config]) == 2
     assert "has 2 shards" in capsys.readouterr().err
+
+
+def test_lines_of_a_shard_name_evaluation_and_shard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    path = tmp_path / "evaluation.json"
+    path.write_text(evaluation_file(logFormat="json").model_dump_json(by_alias=True, exclude_none=True))
+    config = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    try:
+        main(["eval", "job", "--config", str(path), "--shard", "1/3", "--kubeconfig", config])
+        logging.getLogger("test.shard").warning("slow")
+    finally:
+        root.handlers, root.level = handlers, level
+    line = json.loads(capsys.readouterr().err.splitlines()[-1])
+    expected = {"namespace": "ns", "evaluation": "nightly", "shard": 1, "level": "warning", "message": "slow"}
+    assert line.items() >= expected.items()
