@@ -33,6 +33,7 @@ RUNS = 5 if QUICK else 15
 EPISODES, MANY = 10_000, 100_000
 FIRST_BYTE_MS, PAGE_KB, START_MS, REDRAW_MS = 200.0, 500.0, 300.0, 50.0
 SEARCH_MS, INDEX_S = 500.0, 120.0  # of ten times as many episodes
+BENCH_S = 300.0  # all of it
 PODS_OF_A_GROUP, PODS = 8, 1_000
 Page = tuple[str, dict[str, str]]
 
@@ -136,14 +137,15 @@ def redraw_ms() -> float:
 
 
 def figures() -> Sequence[Figure]:
-    """Every figure."""
+    """Every figure; the last is how long the others took."""
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="swerl-surface-") as home:
         found = asyncio.run(console_figures(Path(home)))
-    return [
-        *found,
+    found += [
         Figure("swerl_start_ms", start_ms("--help"), START_MS),
         Figure("watch_redraw_ms", redraw_ms(), REDRAW_MS),
     ]
+    return [*found, Figure("surface_bench_s", time.monotonic() - begun, BENCH_S)]
 
 
 if __name__ == "__main__":
