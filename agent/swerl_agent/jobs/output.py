@@ -15,6 +15,7 @@ from typing import Any
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, OUTPUT_PATH, ROLE_DRIVER, ROLE_LABEL, job_folder
+from swerl_api.pod_metadata import without_mesh
 from swerl_api.pod_security import RESTRICTED, containers_user, pod_security
 from swerl_kube import Json, KubeClient
 from swerl_kube.exec import KILLED, STDOUT
@@ -101,10 +102,12 @@ def reader_pod(job: Json) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": f"{job['metadata']['name']}-reader-{uuid.uuid4().hex[:6]}",
-            "namespace": job["metadata"]["namespace"],
-        },
+        "metadata": without_mesh(
+            {
+                "name": f"{job['metadata']['name']}-reader-{uuid.uuid4().hex[:6]}",
+                "namespace": job["metadata"]["namespace"],
+            }
+        ),
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": READER_SECONDS,
