@@ -81,7 +81,7 @@ $(SWERL_HOME)/bin/promtool:
 
 test-unit: venv $(SWERL_HOME)/bin/promtool ## test modules without a cluster
 	@command -v busybox >/dev/null || $(call INSTALL,busybox)
-	@$(PYTHON) -m cluster build buildx
+	@$(PYTHON) -m cluster build buildx helm
 	$(PYTEST) $(RERUN) -n 2 tests/unit
 
 test-trainer: venv ## test the trainer with Megatron, SGLang and Ray, inside its image

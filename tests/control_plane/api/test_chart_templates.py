@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.unit.charts.templates import manifests, render
+
 from .conftest import ROOT
 
 CHART = ROOT / "charts"
 DIGEST = "sha256:" + "0" * 64
-
-
-def render(folder: Path, values: str) -> str:
-    """All manifests of a release `demo`; fails with helm's message."""
-    (folder / "values.yaml").write_text(values)
-    command = ["helm", "template", "demo", str(CHART), "--kube-version", "1.34.0", "-f", str(folder / "values.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def manifests(folder: Path, values: str) -> dict[str, Any]:
-    """Rendered objects by kind/name."""
-    objects = [each for each in yaml.safe_load_all(render(folder, values)) if each]
-    return {f"{each['kind']}/{each['metadata']['name']}": each for each in objects}
 
 
 def pod_spec(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,25 +106,6 @@ def test_alerts_are_a_rule_with_links_to_their_runbooks(tmp_path: Path) -> None:
     assert [group["name"] for group in rule["spec"]["groups"]] == [group["name"] for group in written]
     first = rule["spec"]["groups"][0]["rules"][0]["annotations"]
     assert first["runbook_url"] == "https://wiki.example.com/runbooks#swerloperatorabsent"
-
-
-def paths(values: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, value in values.items():
-        yield (*prefix, name)
-        if isinstance(value, dict):
-            yield from paths(value, (*prefix, name))
-
-
-def test_every_value_has_a_schema() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    free = ("resources", "nodeSelector", "affinity", "podAnnotations", "podLabels")  # Kubernetes' own objects
-    for path in paths(yaml.safe_load((CHART / "values.yaml").read_text())):
-        if set(path[:-1]) & set(free):
-            continue
-        found = schema
-        for name in path:
-            assert name in found["properties"], ".".join(path)
-            found = found["properties"][name]
 
 
 def test_upgrade_writes_the_crds_of_the_new_image_unless_that_is_off(tmp_path: Path) -> None:

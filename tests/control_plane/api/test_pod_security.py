@@ -16,8 +16,9 @@ from swerl_operator.jobs.attempt import Attempt
 from swerl_operator.jobs.manifests import attempt_preflight, cluster_plan
 from swerl_operator.ray.cluster import ray_cluster
 
+from tests.unit.charts.templates import manifests as chart_objects
+
 from .conftest import Kubectl
-from .test_chart_templates import manifests as chart_objects
 
 Json = dict[str, Any]
 Create = Callable[[Json], str]
