@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -176,16 +176,23 @@ def _part(head: str, content: str) -> Iterator[str]:
 )
 @click.argument("one", type=PATH)
 @click.argument("other", type=PATH)
+@output_option
 @runs
 async def diff_patches(options: Options) -> int:
     """0 when the patches are equal, 1 when they differ."""
     one, other = read_episode(options.one).patch, read_episode(options.other).patch
     before, after = (str(folder / "patch.diff") for folder in (options.one, options.other))
-    for line in difflib.unified_diff(_split(one), _split(other), before, after):
-        print(visible(line.removesuffix("\n")))
-        if not line.endswith("\n"):
-            print("\\ No newline at end of file")
+    lines = list(_diff_lines(difflib.unified_diff(_split(one), _split(other), before, after)))
+    print_result(options, {"equal": one == other, "diff": lines}, lines)
     return int(one != other)
+
+
+def _diff_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Lines without their ends; as diff(1) does, one more where an end is missing."""
+    for line in lines:
+        yield visible(line.removesuffix("\n"))
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"
 
 
 def _split(patch: str) -> list[str]:

@@ -120,6 +120,11 @@ def test_patches_are_compared_as_diff_does(tmp_path: Path, capsys: pytest.Captur
     assert "\n++        return sum(price * n for price, count in self.items())\n" in printed
     assert swerl("diff", one, cut) == 1
     assert capsys.readouterr().out.endswith("\\ No newline at end of file\n")
+    assert swerl("diff", one, equal, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {"equal": True, "diff": []}
+    assert swerl("diff", one, other, "-o", "json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"equal": False, "diff": printed.splitlines()}
 
 
 @pytest.mark.parametrize("command", [("ls", "absent"), ("show", "absent"), ("diff", "absent", "absent")])
