@@ -165,7 +165,7 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
     assert swerl("submit", written(tmp_path, job("over", suspend=True)), "--no-images", place=place).returncode == 0
     script = (
         "mkdir -p /o/over/logs/2 /o/over/exports/step-0000007 /o/over/artifacts/step-0001/.gradings && cd /o/over"
-        f" && echo '{json.dumps(GRADING)}' >artifacts/step-0001/.gradings/t__gg1__i0__1790000000000000000.json"
+        f" && printf %s '{json.dumps(GRADING)}' >artifacts/step-0001/.gradings/t__gg1__i0__1790000000000000000.json"
         " && echo '{}' >exports/step-0000007/config.json && cd logs/2"
         " && echo step 1 >driver.log && echo serving >engine-0.1.log"
     )
