@@ -17,7 +17,14 @@ from typing import Any
 
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.ports import free_port
+from tests.trainer.megatron.plan_limits import PART_LIMIT, PHASE_LIMIT, SMALLER_STAGE_LIMIT, error_limit
 
+PlanErrors = dict[tuple[str, int, str], float]  # relative errors by layout, rank, and phase or part of a step
+PLAN_FIGURES = {
+    PART_LIMIT: "plan_error_of_a_part_largest",
+    PHASE_LIMIT: "plan_error_largest",
+    SMALLER_STAGE_LIMIT: "plan_error_smaller_stage_save",
+}
 MODEL = Path(__file__).parents[2] / "tiny_model" / "model"
 # Of a step of the demo: episodes, agent.contextTokens, trainer.maxTokensPerGpu.
 SEQUENCES, CONTEXT, BUDGET = 32, 512, 4096
@@ -98,17 +105,26 @@ def asynchrony(folder: Path) -> list[dict[str, Any]]:
 
 
 def plan(folder: Path) -> list[dict[str, Any]]:
-    """The largest difference between a rank's memory in a phase and the plan's."""
+    """The largest differences between a rank's memory and the plan's."""
     from tests.trainer.megatron.test_plan import LAYOUTS, deviations, write_model
 
     folder.mkdir()
     model = write_model(folder / "model")
     layouts = list(LAYOUTS)[:1] if QUICK else list(LAYOUTS)
-    errors: list[float] = []
+    errors: PlanErrors = {}
     for name in layouts:
         (folder / name).mkdir()
-        errors += deviations(name, model, folder / name).values()
-    return [{"name": "plan_error_largest", "ours": max(map(abs, errors)), "goal": 0.10}]
+        errors |= {(name, *place): error for place, error in deviations(name, model, folder / name).items()}
+    return plan_figures(errors)
+
+
+def plan_figures(errors: PlanErrors) -> list[dict[str, Any]]:
+    """The largest error of each limit of the plan's test, which has the reason for each limit."""
+    largest: dict[float, float] = {}
+    for (layout, rank, what), error in errors.items():
+        limit = error_limit(layout, rank, what, error)
+        largest[limit] = max(largest.get(limit, 0.0), abs(error))
+    return [{"name": PLAN_FIGURES[limit], "ours": error, "goal": limit} for limit, error in sorted(largest.items())]
 
 
 PARTS = {"packing": packing, "job": job, "asynchrony": asynchrony, "plan": plan}
