@@ -11,7 +11,7 @@ import pytest
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.data_parallel import data_parallel_config
 from swerl_trainer.megatron.device import Device, peak_flops
-from swerl_trainer.megatron.metrics import METRICS
+from swerl_trainer.megatron.metrics import METRICS, utilisation
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, Start
@@ -29,6 +29,16 @@ def test_times_of_a_steps_parts_and_its_utilisation(start: Start, make_config: M
     flops = 3 * trainer.shape.forward_flops(len(sequence) for sequence in batch.sequences)
     assert step["tflops_per_gpu"] == pytest.approx(flops / (parts[1] + parts[2]) / 1e12)
     assert "mfu" not in step, "a CPU has no known peak"
+
+
+def test_mfu_is_the_share_of_the_peak_that_forward_backward_and_optimizer_reach(
+    start: Start, make_config: MakeConfig
+) -> None:
+    start(make_config())  # one rank
+    seconds = {"logprob_seconds": 50.0, "forward_backward_seconds": 6.0, "optimizer_seconds": 2.0}
+    assert utilisation(3.2e15, seconds, 1e15) == pytest.approx({"tflops_per_gpu": 400.0, "mfu": 0.4})
+    assert utilisation(3.2e15, seconds, None) == pytest.approx({"tflops_per_gpu": 400.0})
+    assert utilisation(0.0, {"logprob_seconds": 50.0}, 1e15) == {}, "nothing was trained"
 
 
 def test_forward_pass_counts_matrices_and_causal_attention(start: Start, make_config: MakeConfig) -> None:
