@@ -276,7 +276,8 @@ async def test_only_engine_that_freezes_in_a_weight_update_is_replaced_after_it(
         assert server.calls[-1] == "continue_generation" and len(routed) == 1
 
 
-async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
+async def test_slow_engine_gets_no_requests_until_it_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "swerl_trainer")
     servers = [Server(), Server()]
     async with watched(*servers) as (pool, routed):
         slow = pool.clients()[0].url
@@ -286,6 +287,7 @@ async def test_slow_engine_gets_no_requests_until_it_recovers() -> None:
         servers[0].delay = 0.0
         await until(lambda: slow in routed)
         assert not pool.slow
+    assert list(filter(None, map(event_reason, caplog.records))) == ["EngineSlow", "EngineRecovered"]
 
 
 async def test_slow_engine_gets_requests_when_no_other_is_left() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from swerl_trainer.events import event_reason
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.megatron.watchdog import watched
@@ -78,6 +79,7 @@ async def test_group_names_the_ranks_that_have_not_finished(caplog: pytest.LogCa
         assert await group._all(calls) == [1, 1, 1]
     assert "ranks 1, 2 have not finished; stacks of all ranks: /logs/rank-*" in caplog.text
     assert group.stalls == 1
+    assert [event_reason(record) for record in caplog.records] == ["RanksStalled"]
 
 
 async def test_ranks_are_named_by_their_numbers_when_not_all_are_called(caplog: pytest.LogCaptureFixture) -> None:
