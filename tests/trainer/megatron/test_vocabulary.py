@@ -65,6 +65,24 @@ def test_values_and_gradients_equal_numpy(
     assert weight.grad.numpy() == pytest.approx(of_weight, abs=1e-5)
 
 
+def test_bfloat16_logits_are_divided_by_the_temperature_in_float32(start: Start, make_config: MakeConfig) -> None:
+    start(make_config())
+    logits = torch.from_numpy(8 * RNG.normal(size=(TOKENS, 1, VOCABULARY))).to(torch.bfloat16)
+    found = token_terms(
+        logits,
+        torch.from_numpy(LABELS),
+        lambda rows: rows[:, 0],
+        width=VOCABULARY,
+        vocabulary=VOCABULARY,
+        temperature=TEMPERATURE,
+        entropy_gradient=False,
+    ).numpy()
+    exact, scale = logits[:, 0].double().numpy(), TEMPERATURE
+    assert found == pytest.approx(figures(exact, np.eye(VOCABULARY)), abs=1e-5)
+    rounded = (logits / scale)[:, 0].double().numpy() * scale  # divided in bfloat16
+    assert np.abs(found - figures(rounded, np.eye(VOCABULARY))).max() > 1e-3
+
+
 class Largest(TorchDispatchMode):
     """The most values of one float32 tensor that an operation made."""
 
