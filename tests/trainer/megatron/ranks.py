@@ -6,6 +6,9 @@ weights, whose parts it compares with the whole model. Unless the job says
 exported weights lie, and the metrics of a step from the job's own `checkpoint`, which it also
 writes again as `copy`.
 
+With `only_gradients` in the job it reports, for each rank whose gradients are infinite and for none, what the ranks
+answer to whether all gradients are finite.
+
 With `only_exports` in the job it reports where the exported weights lie, which of them each rank sends, and samples of
 them.
 """
@@ -19,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from swerl_trainer.megatron.gradients import gradients_are_finite
 from swerl_trainer.megatron.model import export_weights
 from swerl_trainer.megatron.trainer import MegatronTrainer
 from swerl_trainer.megatron.weight_part import own_names
@@ -32,7 +36,8 @@ def run_rank(rank: int, job: dict[str, Any], world_size: int) -> None:
         device = job.get("devices", {}).get(name)
         place: dict[str, Any] = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
         trainer = MegatronTrainer(config, **place, device=device)
-        report[name] = (exports if job.get("only_exports") else case)(trainer, job, Path(job["out"]).with_name(name))
+        what = exports if job.get("only_exports") else answers if job.get("only_gradients") else case
+        report[name] = what(trainer, job, Path(job["out"]).with_name(name))
         trainer.close()
     if rank == 0:
         torch.save(report, job["out"])
@@ -66,6 +71,18 @@ def exports(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, own_names(trainer.architecture))
     return {"folder": folder, "parts": parts, "samples": samples_of(trainer)}
+
+
+def answers(trainer: MegatronTrainer, job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for broken in (None, *range(dist.get_world_size())):
+        for module in trainer.modules:
+            for buffer in module.buffers:
+                buffer.grad_data.fill_(math.inf if dist.get_rank() == broken else 1.0)
+        finite: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(finite, gradients_are_finite(trainer.modules))
+        found[f"broken {broken}"] = finite
+    return found
 
 
 def samples_of(trainer: MegatronTrainer) -> list[WeightSample]:

@@ -22,7 +22,7 @@ from transformers import Qwen3ForCausalLM
 from .families import read_folder
 
 if TYPE_CHECKING:
-    from .conftest import MakeConfig, Start
+    from .conftest import MakeConfig, RunRanks, Start
 
 NO_CLIPPING = 1e9  # a norm that no gradient reaches
 
@@ -182,6 +182,13 @@ def test_update_without_finite_gradients_is_skipped(start: Start, make_config: M
         trainer.train_step(broken)
     with pytest.raises(TrainerError, match="not finite in 6 updates in a row"):
         trainer.train_step(broken)
+
+
+def test_infinite_gradients_of_one_rank_are_known_to_all(
+    make_config: MakeConfig, batch: Batch, run_ranks: RunRanks
+) -> None:
+    report = run_ranks(2, {"data": make_config()}, batch, only_gradients=True)
+    assert report["data"] == {"broken None": [True, True], "broken 0": [False, False], "broken 1": [False, False]}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
