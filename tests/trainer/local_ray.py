@@ -85,13 +85,18 @@ def start_ray(folder: Path, resources: Mapping[str, int] = RESOURCES) -> LocalRa
         )
     deadline = time.monotonic() + START_SECONDS
     # A driver that connects before the agents listen may wait in Ray for ever.
-    while b"Ray runtime started" not in log.read_bytes() or not all(map(_listens, (listen, environment))):
+    while b"Ray runtime started" not in log.read_bytes() or not all(map(_taken, (listen, environment))):
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.5)
     return LocalRay(process, port)
 
 
-def _listens(port: int) -> bool:
+def _taken(port: int) -> bool:
+    """Whether a process listens, at whichever address: Ray puts that of the machine in the place of 127.0.0.1."""
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
