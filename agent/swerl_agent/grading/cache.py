@@ -3,9 +3,9 @@
 An image that is named by a tag may be another one tomorrow: a verdict holds the digest that its Job ran, and is
 not used where the tag is known to mean another one now.
 
-Guarantees: a verdict that says nothing about the patch (infra_error) is never kept; any number of processes may share a
-folder; a folder that cannot be read or written (full disk, damaged file) costs a warning and a grading, never a
-verdict. A damaged file is put aside, not deleted.
+Guarantees: a verdict that says nothing about the patch (infra_error), or that a limit of time or memory decided, is
+never kept; any number of processes may share a folder; a folder that cannot be read or written (full disk, damaged
+file) costs a warning and a grading, never a verdict. A damaged file is put aside, not deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from swerl_agent.tasks import GroundTruth
 from .verdict import Verdict
 
 VERDICTS = "verdicts"  # the cache's folder in that of a job's or a command's output
-PASSING_STATES = ("infra_error", "timeout")  # statuses that are no lasting truth
 MEMORY_ENTRIES = 10_000
 FILE = "verdicts.sqlite"
 BUSY_SECONDS = 10.0  # that a reader or writer waits for another one
@@ -59,8 +58,8 @@ class VerdictCache:
         return replace(verdict, cached=True)
 
     def put(self, key: str, verdict: Verdict) -> None:
-        """Keep `verdict` unless it may be another one next time: after a timeout, an exhausted Pod, a failed one."""
-        if verdict.status in PASSING_STATES or "exhausted" in verdict.report or "killed by" in verdict.detail:
+        """Keep `verdict` unless it may be another one next time."""
+        if not verdict.lasting:
             return
         while len(self._memory) >= MEMORY_ENTRIES:
             del self._memory[next(iter(self._memory))]

@@ -44,6 +44,7 @@ class Calibration:
     side_effects: tuple[str, ...] = ()  # on the tests' files and what they rely on, in words
     copy_seconds: float = 0.0  # that a copy of a test took
     run_seconds: float = 0.0  # that all tests took without alterations, on the same machine at about the same time
+    limited: str = ""  # the limit that ended the reference fix's runs, where there is no altered run; never kept
 
     @property
     def available(self) -> bool:

@@ -1,7 +1,8 @@
 """The altered runs of tasks: calibrated once per task, made for each patch that passes.
 
-Guarantees: the reference fix is run with all alterations once per task and image, however many patches wait for it; an
-outcome that must fail and passes decides at once, any other that is not as expected has to be so twice.
+Guarantees: the reference fix is run with all alterations once per task and image, however many patches wait for it;
+where a limit left nothing of that run, it is made again for a later patch. An outcome that must fail and passes decides
+at once, any other that is not as expected has to be so twice.
 """
 
 from __future__ import annotations
@@ -68,36 +69,41 @@ class ContrastRuns:
         rng = random.SystemRandom()
         fixed = changed_paths(task.ground_truth.patch)  # calibration did not watch these: they were files of its patch
         missed: list[tuple[Expectation, SeenOutcome]] = []
+        unread = ""
         spent = 0.0  # seconds of the tests' own
         for _ in range(TRIES):
             run = await asyncio.to_thread(contrasting, files, calibration, rng)
             if run is None:
                 left = await self._left(task, patch, verdict)
-                return after_contrast(verdict, "unavailable", why=_reason(files, calibration), left=left)
+                verdict = after_contrast(verdict, "unavailable", why=_reason(files, calibration), left=left)
+                return replace(verdict, report=verdict.report | ({"limited": True} if calibration.limited else {}))
             outcome = await self._execute(task, patch, run)
             spent += outcome.seconds if isinstance(outcome, Report) else 0.0
             verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
-            missed = await self._missed(task, outcome, run)
+            missed, unread = await self._missed(task, outcome, run)
             if not missed:
                 return _without_foreign_effects(verdict, calibration, fixed)
             if _decided(missed):
                 break
-        if limited := _limited(verdict, outcome, missed):
+        if limited := _limited(verdict, outcome, missed, unread):
             return limited
         findings = [each.violation for each, seen in missed if seen != "absent"]
         why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
         return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
 
-    async def _missed(self, task: Task, outcome: Outcome, run: AlteredRun) -> list[tuple[Expectation, SeenOutcome]]:
-        found = await self._outcomes(task, outcome, run)
-        return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)]
+    async def _missed(
+        self, task: Task, outcome: Outcome, run: AlteredRun
+    ) -> tuple[list[tuple[Expectation, SeenOutcome]], str]:
+        """What is not as expected, and why the log could not be read, '' where it could."""
+        found, unread = await self._outcomes(task, outcome, run)
+        return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)], unread
 
-    async def _outcomes(self, task: Task, outcome: Outcome, run: AlteredRun) -> Mapping[str, SeenOutcome]:
+    async def _outcomes(self, task: Task, outcome: Outcome, run: AlteredRun) -> tuple[Mapping[str, SeenOutcome], str]:
         tests = [each.test_id for each in run.expected]
         try:
-            return await self._logs.call(outcomes, task, outcome, tests)
-        except Unreadable:
-            return dict.fromkeys(tests, "absent")
+            return await self._logs.call(outcomes, task, outcome, tests), ""
+        except Unreadable as error:
+            return dict.fromkeys(tests, "absent"), str(error)
 
     async def _calibration(self, task: Task, files: TestFiles, seconds: float) -> Calibration:
         key = cache_key([self._version, task.image, task.base_commit, *criteria(task.ground_truth), *_content(files)])
@@ -107,7 +113,7 @@ class ContrastRuns:
         return await asyncio.shield(self._running[key])
 
     def _drop_failed(self, key: str, done: asyncio.Task[Calibration]) -> None:
-        if done.cancelled() or done.exception():
+        if done.cancelled() or done.exception() or done.result().limited:
             self._running.pop(key, None)
 
     async def _calibrated(self, task: Task, files: TestFiles, key: str, seconds: float) -> Calibration:
@@ -115,21 +121,22 @@ class ContrastRuns:
         known = await asyncio.to_thread(self._cache.calibration, key)
         if known is not None:
             return Calibration.from_json(known)
-        calibration, values = Calibration({}), True
+        calibration, values, limit = Calibration({}), True, ""
         for _ in range(TRIES):
             run = await asyncio.to_thread(calibrating, files, random.SystemRandom(), values=values)
             if run is None:
                 break
             outcome = await self._reference_outcome(task, run)
             values = not (isinstance(outcome, Report) and outcome.exit_code in TIMEOUT_CODES)  # a test may wait for one
-            found = await self._outcomes(task, outcome, run)
+            found, unread = await self._outcomes(task, outcome, run)
+            limit = unread or _limit(outcome)
             caused = await asyncio.to_thread(side_effects, task, outcome)
             longer = outcome.seconds - seconds if isinstance(outcome, Report) else 0.0
             calibration = calibrated(run, found.__getitem__, caused, longer=longer, run_seconds=seconds)
             if calibration.available:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
-                break
-        return calibration
+                return calibration
+        return replace(calibration, limited=limit)
 
     async def _reference_outcome(self, task: Task, run: AlteredRun | None) -> Outcome:
         try:
@@ -175,20 +182,39 @@ def _without_foreign_effects(verdict: Verdict, calibration: Calibration, fixed: 
     return after_contrast(verdict, "failed", why=why)
 
 
-def _limited(verdict: Verdict, outcome: Outcome, missed: Sequence[tuple[Expectation, SeenOutcome]]) -> Verdict | None:
-    """The verdict where a limit of time, memory or storage ended the run with altered tests, which is not kept."""
+def _limit(outcome: Outcome) -> str:
+    """Which limit of time, memory or storage ended a run, in words; '' for none."""
+    if isinstance(outcome, LimitExceeded):
+        return outcome.message
+    if outcome.exit_code in TIMEOUT_CODES:
+        return "it took too long"
+    return "processes were killed at the memory limit of the Pod" if outcome.oom_kills else ""
+
+
+def _limited(
+    verdict: Verdict, outcome: Outcome, missed: Sequence[tuple[Expectation, SeenOutcome]], unread: str
+) -> Verdict | None:
+    """The verdict where a limit of time, memory or storage ended the run with altered tests, which is not kept.
+
+    `unread`: why its log could not be read, '' where it could.
+    """
     report = {**verdict.report, "contrast": "failed", "resolved": False}
     if isinstance(outcome, LimitExceeded):
         report["exhausted"] = outcome.what
         return replace(verdict, status="unresolved", report=report, detail=outcome.message)
     if outcome.exit_code in TIMEOUT_CODES and not _decided(missed):
         return replace(verdict, status="timeout", report=report, detail="the run with altered tests took too long")
+    if (why := unread or _limit(outcome)) and not _decided(missed):
+        report["limited"] = True
+        return replace(verdict, status="unresolved", report=report, detail=f"the run with altered tests: {why}")
     return None
 
 
 def _reason(files: TestFiles, calibration: Calibration) -> str:
     if not files.targets:
         return "the files of the task's tests contain no test of FAIL_TO_PASS"
+    if calibration.limited:
+        return f"the reference fix with altered tests: {calibration.limited}"
     if not any(calibration.usable.get(test) for test in files.targets):
         return "no alteration of the tests has the expected outcome under the reference fix"
     return "the altered tests cannot be put into the task's script"

@@ -214,7 +214,7 @@ class Grader:
             try:
                 verdict = await self._logs.call(verdict_of, task, run.outcome, failures, **options)
             except Unreadable as error:
-                verdict = Verdict("unresolved", {"retries": failures}, detail=str(error))
+                verdict = Verdict("unresolved", {"retries": failures, "limited": True}, detail=str(error))
             log = log_end(run.outcome.log) if isinstance(run.outcome, Report) else ""
             return replace(verdict, image=run.image, log=log), run
 
@@ -255,9 +255,8 @@ class Grader:
                 failures.append(error)
         cut_short = all(isinstance(error, NoReport) for error in failures)
         detail = f"every try was cut short: {failures[-1]}" if cut_short else str(failures[-1])
-        raise GradingIncomplete(
-            Verdict("unresolved" if cut_short else "infra_error", {"tries": len(failures)}, detail=detail)
-        )
+        report = {"tries": len(failures), "limited": True}
+        raise GradingIncomplete(Verdict("unresolved" if cut_short else "infra_error", report, detail=detail))
 
     async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:
         name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]

@@ -59,6 +59,8 @@ class LogReader:
                 await asyncio.shield(_killed(process))
                 raise
             self._idle.append(process)
+        if isinstance(value, MemoryError):
+            raise Unreadable(f"the log could not be read within {MEMORY >> 30} GiB")
         if kind == "raised":
             raise value
         result: T = value

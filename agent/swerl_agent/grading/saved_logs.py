@@ -69,6 +69,8 @@ def verdict_again(task: Task, run: SavedRun) -> Verdict:
         return _as_before(run, status)
     try:
         report = grade_log(task, run.log)
+    except MemoryError:
+        raise  # the limit of this process; it says nothing about the log
     except Exception as error:  # swebench's parsers raise what they like on output that they do not know
         words = f"the log cannot be read by {task.ground_truth.log_parser}: {type(error).__name__}: {error}"
         return Verdict("unresolved", {"resolved": False, "parser_error": True}, detail=words)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 Status = Literal["resolved", "unresolved", "patch_apply_failed", "policy_blocked", "timeout", "infra_error"]
 
+PASSING_STATES = ("infra_error", "timeout")  # statuses that are no lasting truth
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -29,6 +31,13 @@ class Verdict:
         """Replace control characters in the detail: it is printed on terminals, and a patch may have written it."""
         shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in self.detail)
         object.__setattr__(self, "detail", shown)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the same request has this verdict next time, too: no limit of time or memory decided it."""
+        if self.status in PASSING_STATES or "exhausted" in self.report or self.report.get("limited"):
+            return False
+        return self.resolved or not (self.report.get("oom_kills") or "killed by" in self.detail)
 
     @property
     def resolved(self) -> bool:

@@ -70,8 +70,7 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
     if isinstance(outcome, LimitExceeded):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
     if outcome.isolation.startswith("reached"):
-        found = outcome.isolation.removeprefix("reached ").split(", ")
-        raise Infrastructure(f"grading Pod: {reachability_problem(chr(10).join(found))}")
+        raise Infrastructure(f"grading Pod: {reachability_problem(outcome.isolation[8:].replace(', ', chr(10)))}")
     facts = _facts(outcome, failures)
     text = outcome.log.decode("utf-8", "replace")
     if outcome.stage == "apply_failed":
@@ -84,6 +83,8 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
         raise Infrastructure(f"image {task.image}: {UNSHIELDED}")
     try:
         return _from_log(task, outcome, facts)
+    except MemoryError:
+        raise  # this process's limit, which says nothing of the log
     except Exception as error:  # swebench's parsers raise what they like on output that they do not know
         words = f"the log cannot be read by {task.ground_truth.log_parser}: {type(error).__name__}: {error}"
         return Verdict("unresolved", facts | {"resolved": False, "parser_error": True}, detail=words)
@@ -100,8 +101,8 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
         "scrubbed": outcome.scrubbed,
         "applied": outcome.applied,
         "retries": failures,
-        **({"ended": list(outcome.ended)} if outcome.ended else {}),
-        **({"dirty": list(outcome.dirty)} if outcome.dirty else {}),
+        "oom_kills": outcome.oom_kills,
+        **{name: list(found) for name, found in (("ended", outcome.ended), ("dirty", outcome.dirty)) if found},
     }
 
 
@@ -192,6 +193,8 @@ def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Li
         found = [statuses(task, outcome.log)]
         if record.log or witnessed_runner(task):
             found.append(recorded_statuses(task, record.log))
+    except MemoryError:
+        raise
     except Exception:
         return dict.fromkeys(tests, "absent")
     return {test: _seen([status_of(test, each) for each in found]) for test in tests}

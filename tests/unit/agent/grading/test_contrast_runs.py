@@ -55,6 +55,11 @@ async def confirmed(task: Task, logs: LogReader, execute: Execute) -> Verdict:
     [
         (LimitExceeded("memory", "too much memory"), "unresolved", "too much memory"),
         (replace(RAN, exit_code=124), "timeout", "the run with altered tests took too long"),
+        (
+            replace(RAN, oom_kills=1),
+            "unresolved",
+            "the run with altered tests: processes were killed at the memory limit of the Pod",
+        ),
     ],
 )
 async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
@@ -72,6 +77,52 @@ async def test_altered_run_that_a_limit_ended_is_no_lasting_verdict(
     cache = VerdictCache()
     cache.put("key", verdict)
     assert cache.get("key") is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds", "why"),
+    [
+        (replace(RAN, exit_code=124), 60.0, "it took too long"),
+        (replace(RAN, oom_kills=2), 60.0, "processes were killed at the memory limit of the Pod"),
+        (LimitExceeded("memory", "too much memory"), 60.0, "too much memory"),
+        (RAN, 0.0, "the log could not be read within 0 s"),
+    ],
+)
+async def test_contrast_that_a_limit_of_the_reference_fix_prevents_is_tried_again(
+    task: Task, outcome: Outcome, seconds: float, why: str
+) -> None:
+    reader, cache, made = LogReader(seconds), VerdictCache(), []
+
+    async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
+        made.append(patch)
+        return outcome
+
+    runs = ContrastRuns(execute, reader, cache, "1")
+    for _ in range(2):
+        verdict = await runs.confirmed(task, "", RESOLVED, RAN)
+        assert (verdict.status, verdict.report["contrast"]) == ("resolved", "unavailable")
+        assert verdict.report["contrast_reason"] == f"the reference fix with altered tests: {why}"
+        cache.put("key", verdict)
+        assert cache.get("key") is None
+    assert made == [task.ground_truth.patch] * 4
+    await reader.close()
+
+
+async def test_altered_run_whose_log_cannot_be_read_in_time_is_no_lasting_verdict(
+    monkeypatch: pytest.MonkeyPatch, task: Task
+) -> None:
+    async def calibration(*about: object) -> Calibration:
+        return known_calibration(task)
+
+    async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
+        return RAN
+
+    monkeypatch.setattr(ContrastRuns, "_calibration", calibration)
+    reader = LogReader(0.0)
+    verdict = await confirmed(task, reader, execute)
+    await reader.close()
+    assert (verdict.status, verdict.lasting) == ("unresolved", False)
+    assert verdict.detail == "the run with altered tests: the log could not be read within 0 s"
 
 
 async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Task, logs: LogReader) -> None:

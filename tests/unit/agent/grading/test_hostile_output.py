@@ -68,6 +68,8 @@ async def test_slow_or_killed_parser_is_unreadable_and_the_next_works() -> None:
             await reader.call(time.sleep, 60)
         with pytest.raises(Unreadable, match="GiB"):
             await reader.call(os._exit, 1)
+        with pytest.raises(Unreadable, match="GiB"):
+            await reader.call(bytes, 8 << 30)  # a MemoryError
         with pytest.raises(ValueError):
             await reader.call(math.sqrt, -1)
         assert await asyncio.gather(*(reader.call(math.sqrt, 4) for _ in range(5))) == [2] * 5
