@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from swerl_agent.grading import Grader
+from swerl_agent.grading import VERDICTS, Grader
 from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.storage import file_name, write_atomic
@@ -21,6 +21,7 @@ from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
 from swerl_agent.tasks.row_files import QUARANTINE
+from swerl_agent.visible import visible
 
 from .command import Options, resumes
 from .folders import new_folder
@@ -64,7 +65,7 @@ async def _run(
 ) -> None:
     def report(checked: TaskValidation) -> None:
         found.append(checked)
-        line = f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}"
+        line = visible(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}")
         print_progress(options, line)
 
     settings = grading_settings(options, jobs=options.jobs, cache=False)
@@ -77,6 +78,7 @@ async def _run(
             lease.namespace,
             settings,
             sandbox=sandbox,
+            cache_directory=options.output / VERDICTS,  # of calibrations alone: each run is a Job of its own
             lease=lease,
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,
@@ -110,8 +112,12 @@ def _column(checked: TaskValidation) -> list[str]:
 
 
 def remark(checked: TaskValidation) -> str:
-    """The fault, or how long the tests take; and how the image's tree differs from its commit."""
-    return "; ".join(filter(None, [_finding(checked), _dirty(checked.dirty)]))
+    """The fault, or how long the tests take; why there is no contrast; how the image's tree differs from its commit."""
+    return "; ".join(filter(None, [_finding(checked), _uncontrasted(checked.uncontrasted), _dirty(checked.dirty)]))
+
+
+def _uncontrasted(reason: str) -> str:
+    return f"contrast: unavailable, {reason}" if reason else ""
 
 
 def _dirty(paths: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ class ValidationRun:
     failed: tuple[str, ...]  # tests that decide and did not pass
     detail: str
     dirty: tuple[str, ...] = ()  # files in which the image's tree differs from its commit
+    uncontrasted: str = ""  # why there was no contrast, '' where there was
 
     @classmethod
     def of(cls, task: Task, kind: Kind, verdict: Verdict) -> ValidationRun:
@@ -49,8 +50,10 @@ class ValidationRun:
         failed = sorted(name for part in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(tests, part))
         seconds = float(verdict.report.get("seconds", 0.0))
         dirty = tuple(verdict.report.get("dirty") or ())
+        unavailable = verdict.report.get("contrast") == "unavailable"
+        why = str(verdict.report.get("contrast_reason") or "no reason is known") if unavailable else ""
         key = content_key(task)
-        return cls(task.instance_id, key, kind, verdict.status, seconds, tuple(failed), verdict.detail, dirty)
+        return cls(task.instance_id, key, kind, verdict.status, seconds, tuple(failed), verdict.detail, dirty, why)
 
     @property
     def decided(self) -> bool:
@@ -87,6 +90,11 @@ class TaskValidation:
     def dirty(self) -> tuple[str, ...]:
         """Files in which the image's tree differs from its commit, up to 20."""
         return next((run.dirty for run in self.runs if run.dirty), ())
+
+    @property
+    def uncontrasted(self) -> str:
+        """Why the last run of the reference fix had no contrast, '' where it had."""
+        return next((run.uncontrasted for run in reversed(self.of("gold"))), "")
 
     @property
     def quarantined(self) -> Quarantined | None:
