@@ -17,6 +17,7 @@ Manifest = dict[str, Any]
 CONTAINER = "grading"
 PAYLOAD = "/swerl"
 WITNESS = {  # files of the package -> where Python of a grading Pod imports them from
+    "swerl_paths.py": "witness/swerl_paths.py",
     "swerl_record.py": "witness/swerl_record.py",
     "swerl_memory.py": "witness/swerl_memory.py",
     "swerl_witness.py": "witness/swerl_witness.py",

@@ -68,8 +68,8 @@ IMPORTED = frozenset((
     "atomicwrites", "funcsigs", "pygments", "tox", "virtualenv", "filelock", "platformdirs", "distlib", "pyproject_api",
     "cachetools", "chardet", "xdist", "execnet", "pytest_cov", "coverage", "pytest_timeout", "pytest_asyncio", "anyio",
     "pytest_mock", "hypothesis", "sortedcontainers", "asgiref", "sqlparse", "tblib", "nose", "nose2", "setuptools",
-    "pkg_resources", "_distutils_hack", "pip", "swerl_record", "swerl_memory", "swerl_witness", "swerl_unittest",
-    "sitecustomize", "usercustomize",
+    "pkg_resources", "_distutils_hack", "pip", "swerl_paths", "swerl_record", "swerl_memory", "swerl_witness",
+    "swerl_unittest", "sitecustomize", "usercustomize",
 ))  # fmt: skip
 FORMER_LIBRARY = frozenset(("asynchat", "asyncore", "binhex", "distutils", "formatter", "imp", "parser", "symbol"))
 

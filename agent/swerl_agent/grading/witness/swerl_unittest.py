@@ -7,15 +7,20 @@ is the one that the run prints. It also records signs of tampering and the end o
 not count. It ignores runs that tests start themselves, changes no outcome and prints nothing.
 """
 
-import functools
 import sys
-import types
-import unittest
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
-from swerl_memory import Watch
-from swerl_record import (
+from swerl_paths import outside_tree
+
+_PATH = sys.path[:]  # nothing of the repository is imported here, whatever its name
+sys.path[:] = outside_tree(_PATH)
+import functools  # noqa: E402
+import types  # noqa: E402
+import unittest  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
+from typing import Any  # noqa: E402
+
+from swerl_memory import Watch  # noqa: E402
+from swerl_record import (  # noqa: E402
     Record,
     RunFacts,
     inner,
@@ -30,6 +35,8 @@ from swerl_record import (
     touched,
     written_before_tests,
 )
+
+sys.path[:] = _PATH
 
 RUNNER_PACKAGES = ("unittest",)
 STATUSES = {

@@ -12,6 +12,9 @@ import sys
 
 _PATH = sys.path[:]  # nothing of the repository is imported here, whatever its name
 sys.path[:] = [p for p in _PATH if p not in ("", os.getcwd()) and os.path.realpath(p) != os.path.realpath(os.getcwd())]
+from swerl_paths import outside_tree  # noqa: E402
+
+sys.path[:] = outside_tree(_PATH)
 import types  # noqa: E402
 import unittest  # noqa: E402
 from collections.abc import Iterator  # noqa: E402

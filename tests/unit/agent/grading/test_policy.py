@@ -165,7 +165,7 @@ def test_usual_test_files_are_protected_unless_the_fix_changes_some(name: str) -
 
 def test_module_on_the_path_replaces_neither_library_nor_runner() -> None:
     names = reserved_names(task().ground_truth)
-    assert {"json", "hmac", "imp", "pytest", "_pytest", "exceptiongroup", "swerl_record"} <= set(names)
+    assert {"json", "hmac", "imp", "pytest", "_pytest", "exceptiongroup", "swerl_record", "swerl_paths"} <= set(names)
     assert "pluggy" not in reserved_names(task(patch=added("pluggy/x.py", "x")).ground_truth)
 
 
