@@ -12,6 +12,7 @@ from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, NoRepository, wri
 from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
+from swerl_agent.visible import visible
 
 from .command import Group, Options, keeps
 from .model import check_model_options, chosen_agent, model_name
@@ -84,7 +85,7 @@ async def run_one(options: Options) -> int:
     line = f"{episode.exit_status} after {len(episode.steps)} commands: {status or 'no patch'}"
     print_result(options, document, [line, f"artifacts: {folder}"])
     if error := graded.loss_error or episode.error:
-        print(f"swerl: {error}", file=sys.stderr)
+        print(f"swerl: {visible(error)}", file=sys.stderr)
     if graded.loss_error:
         return 2 if episode.error_code in (PROMPT_FAILED, NoRepository.code) else 3
     return 0 if graded.resolved else 1

@@ -32,6 +32,7 @@ from swerl_agent.evaluation import (
 from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard_slice
+from swerl_agent.visible import visible
 
 from .command import Group, Options, keeps, resumes
 from .folders import new_folder
@@ -194,12 +195,11 @@ class _ProgressLines:
         known = [one for one in self._records.all if one.valid]
         outcome = record.verdict or record.exit_status if record.valid else f"lost: {record.error}"
         solved = sum(one.resolved for one in known)
-        print(
+        line = (
             f"{len(known)}/{self._total} {record.instance_id} #{record.sample}: {outcome} "
-            f"({record.n_steps} commands, {record.elapsed:.0f} s); {solved} resolved",
-            file=sys.stderr,
-            flush=True,
+            f"({record.n_steps} commands, {record.elapsed:.0f} s); {solved} resolved"
         )
+        print(visible(line), file=sys.stderr, flush=True)
 
 
 def _lines(summary: dict[str, Any], folder: Path) -> Iterator[str]:

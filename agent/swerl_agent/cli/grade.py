@@ -17,6 +17,7 @@ from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predi
 from swerl_agent.grading.saved_logs import SavedRun, saved_runs, verdict_again
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
+from swerl_agent.visible import visible
 
 from .command import Options, require_one, resumes
 from .option_sets import grade_patches_options
@@ -109,7 +110,7 @@ async def _log_graded(
 
 
 def _print_verdict(options: Options, instance_id: str, verdict: Verdict) -> None:
-    print_progress(options, f"{instance_id:<40} {verdict.status:<19} {verdict.detail}")
+    print_progress(options, f"{visible(instance_id):<40} {verdict.status:<19} {visible(verdict.detail)}")
 
 
 def _predictions(options: Options, tasks: Mapping[str, Task]) -> list[Prediction]:
@@ -175,7 +176,7 @@ class ModelCounts:
 
     def __str__(self) -> str:
         counts = f"{self.resolved} of {self.predictions} resolved, {self.infrastructure_errors} infrastructure errors"
-        return f"{self.model}: {counts}, {self.unknown} unknown\nsummary: {self.summary}"
+        return visible(f"{self.model}: {counts}, {self.unknown} unknown\nsummary: {self.summary}")
 
 
 def _finish(options: Options, counts: Sequence[ModelCounts]) -> int:
@@ -195,7 +196,7 @@ def _summarised(
         unknown = [name for name in names if name not in reports]
         if unknown:
             some = ", ".join(unknown[:10]) + (" ..." if unknown[10:] else "")
-            print(f"swerl: no task has the id of these predictions: {some}", file=sys.stderr)
+            print(f"swerl: no task has the id of these predictions: {visible(some)}", file=sys.stderr)
         yield ModelCounts(
             model,
             predictions=len(names),
