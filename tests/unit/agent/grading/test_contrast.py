@@ -238,3 +238,21 @@ def test_no_copy_that_must_pass_runs_first(files: TestFiles, seconds: float) -> 
             for test in usable:
                 early = [each for each in run.expected if each.target == test and each.alteration.before]
                 assert not early or not early[0].alteration.passes
+
+
+async def test_task_without_an_alteration_is_graded_without_contrast(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The deciding test is made while its file is imported, so that no function of the file has its name."""
+    repository, tree = Repository(tmp_path / "calc"), tmp_path / "tree"
+    text = HIDDEN_TEST.replace("def test_clamp", "def check_clamp") + "\n\nglobals()['test_clamp'] = check_clamp\n"
+    task = at(repository.task("image"), tree)
+    ground_truth, patch = task.ground_truth, repository.patch({"tests/test_calc.py": text})
+    script = ground_truth.eval_script.replace(ground_truth.test_patch, patch)
+    task = replace(task, ground_truth=replace(ground_truth, eval_script=script, test_patch=patch))
+    async with local_grader(monkeypatch, repository.folder, tree) as grader:
+        verdict = await grader.grade(task, ground_truth.patch)
+    assert verdict.resolved and verdict.report["contrast"] == "unavailable", verdict
+    assert verdict.report["contrast_reason"] == "the files of the task's tests contain no test of FAIL_TO_PASS"
+    assert verdict.detail.endswith(", contrast: unavailable")
+    assert verdict.lasting

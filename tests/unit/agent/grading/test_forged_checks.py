@@ -196,6 +196,10 @@ UNREPEATABLE = {
     "that counts its runs": "from state import ids; assert clamp(next(ids), 0, 5) == 1",
     "that counts its runs and has no other value": "from state import ids; assert not clamp(next(ids), 0, 5) != 1",
 }
+FORGERIES["a helper of another package that is replaced"] = Forgery(
+    "from numpy import testing; testing.assert_equal(clamp(9, 0, 5), 5)",
+    code="from numpy import testing\ntesting.assert_equal = lambda *about, **named: None\n",
+)
 
 
 async def verdict_on(monkeypatch: pytest.MonkeyPatch, folder: Path, forgery: Forgery, *, gold: bool = False) -> Verdict:

@@ -152,7 +152,7 @@ def test_other_runners_code_is_not_protected(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py"]
+    "name", ["mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py", "tasks.py"]
 )
 def test_usual_test_files_are_protected_unless_the_fix_changes_some(name: str) -> None:
     def protected(fix: str) -> bool:

@@ -183,6 +183,13 @@ def test_fail_only_test_counts_if_the_witness_saw_it_and_no_failure(
     assert bool(found.report.get("tampering")) is not resolved
 
 
+def test_patch_that_changed_files_of_git_is_blocked_and_says_so() -> None:
+    changed = replace(reported(signed(*SEEN), PASSING), stage="git_changed")
+    found = verdict_of(task(eval_script=PYTEST), changed, 0)
+    assert (found.status, found.detail) == ("policy_blocked", "the patch changes files of .git")
+    assert not found.resolved
+
+
 def test_unshielded_pod_has_no_verdict_unless_it_is_allowed() -> None:
     unshielded = replace(reported(signed(*SEEN), PASSING), notes=("unshielded",))
     pytest_task = task(eval_script=PYTEST)
