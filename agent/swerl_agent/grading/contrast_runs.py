@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.diffs import changed_paths
@@ -33,6 +32,7 @@ from .installation import Installations
 from .job import LimitExceeded, Outcome
 from .log_reader import LogReader, Unreadable
 from .policy import reserved_names
+from .shared_runs import SharedRuns
 from .test_record import shortened
 from .verdict import GradingIncomplete, Verdict
 from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, left_with, outcomes, replacement, side_effects
@@ -46,7 +46,7 @@ class ContrastRuns:
 
     def __init__(self, execute: Execute, logs: LogReader, cache: VerdictCache, version: str) -> None:
         self._execute, self._logs, self._cache, self._version = execute, logs, cache, version
-        self._running: dict[str, asyncio.Task[Calibration]] = {}
+        self._calibrations = SharedRuns[Calibration](lambda found: not found.limited)
         self._installations = Installations(self._left_with_reference, cache, version)
 
     async def passed_over(self, task: Task, patch: str, verdict: Verdict) -> Verdict:
@@ -107,14 +107,7 @@ class ContrastRuns:
 
     async def _calibration(self, task: Task, files: TestFiles, seconds: float) -> Calibration:
         key = cache_key([self._version, task.image, task.base_commit, *criteria(task.ground_truth), *_content(files)])
-        if key not in self._running:
-            self._running[key] = asyncio.create_task(self._calibrated(task, files, key, seconds))
-            self._running[key].add_done_callback(partial(self._drop_failed, key))
-        return await asyncio.shield(self._running[key])
-
-    def _drop_failed(self, key: str, done: asyncio.Task[Calibration]) -> None:
-        if done.cancelled() or done.exception() or done.result().limited:
-            self._running.pop(key, None)
+        return await self._calibrations.result(key, lambda: self._calibrated(task, files, key, seconds))
 
     async def _calibrated(self, task: Task, files: TestFiles, key: str, seconds: float) -> Calibration:
         """By the reference fix; `seconds`: what the tests took without alterations."""
@@ -148,9 +141,7 @@ class ContrastRuns:
     async def close(self) -> None:
         """Stop what still runs."""
         await self._installations.close()
-        for running in self._running.values():
-            running.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await self._calibrations.close()
 
 
 def _content(files: TestFiles) -> list[str]:

@@ -11,12 +11,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 from swerl_agent.tasks import Task
 
 from .cache import VerdictCache, cache_key
 from .framing import Report
+from .shared_runs import SharedRuns
 from .test_record import MAX_NAMED, TestRecord
 from .verdict import Verdict
 
@@ -76,7 +76,7 @@ class Installations:
 
     def __init__(self, run: LeftWithReference, cache: VerdictCache, version: str) -> None:
         self._run, self._cache, self._version = run, cache, version
-        self._running: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
+        self._runs = SharedRuns[tuple[str, ...] | None]()
 
     async def foreign(self, task: Task, patch: str, verdict: Verdict, reserved: Sequence[str]) -> list[str]:
         """What of a resolved verdict's `left` the reference fix does not explain, in words.
@@ -93,14 +93,7 @@ class Installations:
         truth = task.ground_truth
         parts = ["installation", self._version, task.image, task.base_commit, truth.eval_script, truth.patch]
         key = cache_key([*parts, truth.test_patch])
-        if key not in self._running:
-            self._running[key] = asyncio.create_task(self._found(task, key))
-            self._running[key].add_done_callback(partial(self._drop_failed, key))
-        return await asyncio.shield(self._running[key])
-
-    def _drop_failed(self, key: str, done: asyncio.Task[tuple[str, ...] | None]) -> None:
-        if done.cancelled() or done.exception():
-            self._running.pop(key, None)
+        return await self._runs.result(key, lambda: self._found(task, key))
 
     async def _found(self, task: Task, key: str) -> tuple[str, ...] | None:
         known = await asyncio.to_thread(self._cache.calibration, key)
@@ -113,6 +106,4 @@ class Installations:
 
     async def close(self) -> None:
         """Stop what still runs."""
-        for running in self._running.values():
-            running.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await self._runs.close()
