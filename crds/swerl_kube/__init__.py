@@ -5,6 +5,7 @@ from .cluster_config import ClusterConfig
 from .config import KubeContext
 from .credentials import Credentials
 from .errors import (
+    NOT_ADMITTED,
     ApiError,
     BadRequest,
     ConfigError,
@@ -30,6 +31,7 @@ from .watch import Event
 from .write_retry import WRITE_RETRY, WriteRetry, retry_write
 
 __all__ = [
+    "NOT_ADMITTED",
     "WRITE_RETRY",
     "ApiError",
     "BadRequest",

@@ -90,6 +90,10 @@ class Expired(ApiError):
     """410: a watch or a list cannot continue from that resourceVersion; list again."""
 
 
+# How the API server refuses to make an object: by RBAC, a quota, a policy, validation, or a webhook that is down.
+NOT_ADMITTED = (Forbidden, BadRequest, WebhookFailed)
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: BadRequest,
     401: Unauthorized,

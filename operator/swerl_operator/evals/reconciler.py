@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus
-from swerl_kube import BadRequest, Forbidden, Json, WebhookFailed
+from swerl_kube import NOT_ADMITTED, Json
 
 from ..context import OperatorContext
 from ..decision import refused
@@ -66,7 +66,7 @@ class EvalReconciler:
         decision = decide(spec, status, generation, observed)
         try:
             await self._actions.perform(evaluation, decision.actions, status.failures or 0)
-        except (Forbidden, BadRequest, WebhookFailed, ForeignObject) as error:
+        except (*NOT_ADMITTED, ForeignObject) as error:
             return refused(decision.builder, error)
         return decision
 

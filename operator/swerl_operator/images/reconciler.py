@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, ImageSetReason, SweImageSetSpec, SweImageSetStatus
 from swerl_api.names import IMAGE_SET_LABEL
 from swerl_api.sweimageset import list_hash
-from swerl_kube import BadRequest, Conflict, Forbidden, Json, NotFound, WebhookFailed
+from swerl_kube import NOT_ADMITTED, Conflict, Json, NotFound
 
 from ..context import OperatorContext
 from ..owned import ForeignObject, ensure_owned, foreign_message, has_owner
@@ -135,7 +135,7 @@ class ImageSetReconciler:
             except Conflict:
                 if text := await self._foreign(body, pull):
                     record_failure(state.history, target, text, time.monotonic())
-            except (Forbidden, BadRequest, WebhookFailed) as error:  # a quota, an invalid image: the others go on
+            except NOT_ADMITTED as error:  # a quota, an invalid image: the others go on
                 text = f"the API server refuses its Pod: {error.message}"
                 record_failure(state.history, target, text, time.monotonic(), refused=True)
         return decision
@@ -152,7 +152,7 @@ class ImageSetReconciler:
         """Create the NetworkPolicy of the set's Pods; why that is impossible."""
         try:
             await ensure_owned(self._api, "networkpolicies", pull_policy(body), "spec")
-        except (ForeignObject, Forbidden, BadRequest, WebhookFailed) as error:
+        except (ForeignObject, *NOT_ADMITTED) as error:
             return f"its Pod would have a network: {error}"
         return None
 

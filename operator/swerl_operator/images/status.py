@@ -45,7 +45,8 @@ def build_status(
         for target, failures in history.failures.items()
         if target[1] in missing_by_node.get(target[0], ())
     }
-    exhausted = [target for target, failures in failing.items() if failures.count > spec.retries]
+    ordered = sorted(failing.items())
+    exhausted = [target for target, failures in ordered if failures.count > spec.retries]
     missing_somewhere = set().union(*missing_by_node.values())
     total = sum(len(images) for images in missing_by_node.values())
     status = previous.model_copy(
@@ -56,13 +57,13 @@ def build_status(
             "missing": total,
             "failed": len(exhausted),
             "per_node": per_node,
-            "failures": [_failed_pull(*each) for each in sorted(failing.items())[:MAX_LISTED_FAILURES]],
+            "failures": [_failed_pull(*each) for each in ordered[:MAX_LISTED_FAILURES]],
             "missing_images": [image for image in images if image in missing_somewhere][:MAX_LISTED_IMAGES],
             "list_hash": list_hash(images),
             "observed_generation": generation,
         }
     )
-    refused = [_failed_pull(*each) for each in sorted(failing.items()) if each[1].refused]
+    refused = [each for each in ordered if each[1].refused]
     return _with_ready_condition(status, refused, generation)
 
 
@@ -72,7 +73,7 @@ def _failed_pull(target: PullTarget, failures: PullFailures) -> FailedPull:
 
 
 def _with_ready_condition(
-    status: SweImageSetStatus, refused: Sequence[FailedPull], generation: int
+    status: SweImageSetStatus, refused: Sequence[tuple[PullTarget, PullFailures]], generation: int
 ) -> SweImageSetStatus:
     """`refused`: pulls whose Pod the API server refuses, which no retry is likely to change."""
     if not status.nodes:
@@ -83,7 +84,7 @@ def _with_ready_condition(
         return _with_condition(status, "Ready", "True", ImageSetReason.ALL_PRESENT, text, generation)
     text = f"{status.missing} of {status.missing + (status.present or 0)} pulls to go"
     if refused:
-        text += f"; {len(refused)} are refused, the first: {_description(refused[0])}"
+        text += f"; {len(refused)} are refused, the first: {_description(_failed_pull(*refused[0]))}"
         return _with_condition(status, "Failing", "False", ImageSetReason.POD_REFUSED, text, generation)
     if status.failed:
         text += f"; {status.failed} fail, the first: {_description(status.failures[0])}"

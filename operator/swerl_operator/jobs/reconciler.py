@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
 from swerl_api.names import RETRY_ANNOTATION
-from swerl_kube import BadRequest, Forbidden, Json, WebhookFailed
+from swerl_kube import NOT_ADMITTED, Json
 
 from ..context import OperatorContext
 from ..decision import refused
@@ -62,7 +62,7 @@ class JobReconciler:
         decision = decide(attempt.spec, status, generation, observed)
         try:
             await self._actions.perform(attempt, decision.actions)
-        except (Forbidden, BadRequest, WebhookFailed, ForeignObject) as error:
+        except (*NOT_ADMITTED, ForeignObject) as error:
             return refused(decision.builder, error)
         return decision
 
