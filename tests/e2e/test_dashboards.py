@@ -7,31 +7,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from swerl_api.names import METRICS_PORT
-from swerl_trainer.metrics.catalogue import NAMES
 
 from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
 from tests.unit.charts.prometheus import Prometheus, running_prometheus
 from tests.unit.charts.queries import DASHBOARDS, Query, panel_queries
 
+from .absent_metrics import OPTIONAL_METRICS
 from .port_forward import forwarded
 from .product_namespace import ProductNamespace
 
-# Metrics of a GPU, of an event that this job need not have, or of evaluations, which it does not make.
-ABSENT = {
-    f"swerl_{name}"
-    for name in [
-        "agent_suspicion",
-        "eval_resolved_rate",
-        "perf_mfu",
-        "rollout_dynamic_filter_drop",
-        "rollout_zero_std_count",
-        "sandbox_create_latency_pull_mean",
-        "sandbox_infra_failed",
-        "sandbox_uncontrasted_rate",
-        *(name.replace("/", "_") for name in NAMES if name.startswith("perf/gpu_memory/")),
-    ]
-}
 SOLVED = 'outcome="resolved"'  # a query by solved tasks; this model may solve none
 ENDS = ("Complete", "Failed")
 LIMIT = 900  # seconds
@@ -60,7 +45,7 @@ def test_every_panel_has_data_of_a_job_that_trains(product_namespace: ProductNam
     def over() -> bool:
         return product_namespace.status(name).get("phase") in ENDS
 
-    queries = [query for path in DASHBOARDS for query in panel_queries(path) if not query.metrics() & ABSENT]
+    queries = [query for path in DASHBOARDS for query in panel_queries(path) if not query.metrics() & OPTIONAL_METRICS]
     operator = f"deployment/{RELEASE}-operator"
     with (
         forwarded(cluster, namespace, head, METRICS_PORT) as driver,

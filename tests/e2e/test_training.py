@@ -18,6 +18,7 @@ from cluster.layout import locked, swerl_home
 from demo.cluster import ROOT, Cluster
 from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
+from tests.e2e.absent_metrics import OPTIONAL_METRICS
 from tests.e2e.product_namespace import ProductNamespace
 from tests.unit.charts.queries import DASHBOARDS, panel_queries
 
@@ -57,23 +58,11 @@ AGENT_FIGURES = {
     ]
 }
 
-# Metrics of dashboards that need GPUs, an option or an event that this job lacks.
-NOT_IN_EVERY_JOB = {
-    f"swerl_{name}"
-    for name in [
-        "agent_suspicion",
-        "eval_resolved_rate",
-        "perf_mfu",
-        "rollout_dynamic_filter_drop",
-        "rollout_zero_std_count",
-        "sandbox_gold_canary_pass_rate",
-        "sandbox_infra_failed",
-        "sandbox_create_latency_pull_mean",
-        "sandbox_uncontrasted_rate",
-        "supervised_step",
-        "train_kl_loss",
-        *(name.replace("/", "_") for name in NAMES if name.startswith("perf/gpu_memory/")),
-    ]
+# Metrics of dashboards that also need an option which this job lacks.
+NOT_IN_EVERY_JOB = OPTIONAL_METRICS | {
+    "swerl_sandbox_gold_canary_pass_rate",
+    "swerl_supervised_step",
+    "swerl_train_kl_loss",
 }
 
 

@@ -17,6 +17,8 @@ from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec, GradingSpec, ObservationSpec
 
+from .rows import ROW
+
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 CHAT = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions"]
 RUN = ["episode", "run", "{tasks}", "--task", "kit__kit-1"]
@@ -26,19 +28,7 @@ MINI = ["--agent", "mini-swe-agent"]
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
     path = tmp_path / "tasks.jsonl"
-    row = {
-        "instance_id": "kit__kit-1",
-        "repo": "kit/kit",
-        "base_commit": "a" * 40,
-        "problem_statement": "It breaks.",
-        "patch": "diff --git a/x b/x\n",
-        "test_patch": "",
-        "eval_script": "true",
-        "FAIL_TO_PASS": ["t::a"],
-        "PASS_TO_PASS": ["t::b", "t::c"],
-        "image": "swe-rl/task-kit:1",
-    }
-    path.write_text(json.dumps(row) + "\n")
+    path.write_text(json.dumps(ROW) + "\n")
     return path
 
 

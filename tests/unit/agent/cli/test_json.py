@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 import pytest
 from swerl_agent.cli import root
+
+from .command_tree import commands
 
 WITHOUT_JSON = {
     "logs": "prints text of processes; its lines are JSON where the job's logFormat is",
@@ -18,18 +18,6 @@ WITHOUT_JSON = {
     "completion": "prints a script for the shell",
 }
 SPELLINGS = {"-o", "--output", "--output-format"}
-
-
-def commands(command: click.Command, *words: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that is no group, by its words after `swerl`."""
-    if not isinstance(command, click.Group):
-        yield " ".join(words), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None, name
-        yield from commands(found, *words, name)
 
 
 COMMANDS = dict(commands(root))

@@ -15,6 +15,8 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.task_validation import TaskValidation, ValidationRun
 from swerl_agent.tasks import GroundTruth, Task
 
+from .rows import ROW
+
 TASK = Task("o__r-1", "o/r", "0" * 40, "1", "It breaks.", "image", GroundTruth("sh", "gold", "", ("t::a",), ()))
 
 
@@ -63,19 +65,7 @@ def test_check_keeps_calibrations_beside_its_runs(tmp_path: Path, monkeypatch: p
         async def grade(self, task: Task, patch: str) -> Verdict:
             return Verdict("resolved" if patch else "unresolved")
 
-    row = {
-        "instance_id": "kit__kit-1",
-        "repo": "kit/kit",
-        "base_commit": "a" * 40,
-        "problem_statement": "It breaks.",
-        "patch": "diff --git a/x b/x\n",
-        "test_patch": "",
-        "eval_script": "true",
-        "FAIL_TO_PASS": ["t::a"],
-        "PASS_TO_PASS": ["t::b"],
-        "image": "swe-rl/task-kit:1",
-    }
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(ROW | {"PASS_TO_PASS": ["t::b"]}) + "\n")
     opened = nullcontext(SimpleNamespace(namespace="n"))
     for name in ("open_client", "owning_lease"):
         monkeypatch.setattr(f"swerl_agent.cli.task_check.{name}", lambda *args, **kwargs: opened)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import click
 import pytest
 from swerl_agent.cli import root
+
+from tests.unit.agent.cli.command_tree import commands
 
 READING = {
     *("validate", "list", "describe", "watch", "logs", "metrics", "compare", "doctor", "completion", "view"),
@@ -50,18 +51,6 @@ def test_running_work_is_ended_in_order(number: signal.Signals, code: int) -> No
 def test_every_command_that_writes_says_what_a_signal_leaves() -> None:
     """The others only read: after a signal they say that nothing is kept."""
     assert {name for name, command in commands(root) if not kept(command)} == READING
-
-
-def commands(command: click.Command, *words: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command without verbs, by its words."""
-    if not isinstance(command, click.Group):
-        yield " ".join(words), command
-        return
-    context = click.Context(command)
-    for verb in command.list_commands(context):
-        found = command.get_command(context, verb)
-        assert found is not None
-        yield from commands(found, *words, verb)
 
 
 def kept(command: click.Command) -> str:
