@@ -75,8 +75,8 @@ class LogSettings:
         """The formatter of its lines."""
         return JsonFormatter(self.ids) if self.format == "json" else logging.Formatter(TEXT)
 
-    def configure(self, stream: TextIO, level: str = "INFO") -> None:
-        """Send everything at `level` and above to `stream`, in place of an earlier stream."""
+    def configure(self, stream: TextIO, level: str = "INFO") -> logging.Handler:
+        """Send everything at `level` and above to `stream`, in place of an earlier stream; the stream's handler."""
         handler = logging.StreamHandler(stream)
         handler.setFormatter(self.formatter())
         handler.addFilter(add_ids)
@@ -85,3 +85,4 @@ class LogSettings:
             root.removeHandler(earlier)
         root.addHandler(handler)
         root.setLevel(level)
+        return handler

@@ -23,7 +23,7 @@ FILES: Mapping[str, str] = {  # source -> files in logs/<attempt>
     "engine": "engine-*.log",
     "router": "*router.log",
     "judge": "judge-*.log",
-    "rank": "rank-*.stacks.txt",
+    "rank": "rank-*",  # the log, and stacks of calls that do not end
 }
 ROLES: Mapping[str, str] = {"sandbox": ROLE_SANDBOX, "grading": ROLE_GRADING}
 SOURCES: tuple[str, ...] = (*FILES, *ROLES)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import ray
 import torch
+from swerl_kube.logs import LogSettings
 from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
 from swerl_trainer.checkpoints import damage
 from swerl_trainer.driver.resume import RESOURCE_PER_CHECK
@@ -37,9 +41,11 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture
-async def group(cluster: None, make_config: MakeConfig) -> AsyncIterator[TrainGroup]:
+async def group(cluster: None, make_config: MakeConfig, tmp_path: Path) -> AsyncIterator[TrainGroup]:
     """Two data-parallel ranks with a KL term, hence a reference."""
-    started = await TrainGroup.start(make_config(kl_coef=0.1), ranks=2, cpus_per_rank=0.5)
+    log = LogSettings("json", {"job": "demo"})
+    config = replace(make_config(kl_coef=0.1), logs=str(tmp_path / "logs"), log=log)
+    started = await TrainGroup.start(config, ranks=2, cpus_per_rank=0.5)
     yield started
     await started.close()
 
@@ -73,9 +79,24 @@ async def test_two_ranks_train_resume_and_update_an_engine(group: TrainGroup, ba
 
     with pytest.raises(TrainerError, match=r"training rank \d failed: .*missing does not exist"):
         await group.load(tmp_path / "missing")
+    for rank in range(2):
+        await until_logged(tmp_path / "logs" / f"rank-{rank}.log", rank)
     ray.kill(group._ranks[1])
     with pytest.raises(TrainerError, match="training rank"):
         await group.train_step(batch)
+
+
+async def until_logged(file: Path, rank: int) -> None:
+    """Returns when a rank's log, which a thread writes, has its calls and its failure."""
+    deadline = time.monotonic() + 30
+    while "load failed after" not in (text := file.read_text() if file.exists() else ""):
+        assert time.monotonic() < deadline, text
+        await asyncio.sleep(0.1)
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {(line["job"], line["rank"]) for line in lines} == {("demo", rank)}
+    calls = [line["message"].partition(" took")[0] for line in lines]
+    assert calls[:4] == ["begin", "log_probs", "train_step", "train_step"] and "sender.send" not in calls
+    assert "missing does not exist" in lines[-1]["error"]
 
 
 async def test_failure_without_a_message_is_reported_by_place(cluster: None) -> None:

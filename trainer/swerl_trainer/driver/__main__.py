@@ -37,11 +37,11 @@ def permanent_errors() -> tuple[type[BaseException], ...]:
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
     from swerl_trainer.driver.attempt import run_attempt
     from swerl_trainer.driver.download import download
-    from swerl_trainer.driver.log import DriverLog
     from swerl_trainer.driver.preflight import check_layout
     from swerl_trainer.job import Job
+    from swerl_trainer.process_log import ProcessLog
 
-    log = DriverLog()
+    log = ProcessLog()
     job = Job.read(path)
     job.log.configure(sys.stdout)
     if job.spec.ignored_fields:

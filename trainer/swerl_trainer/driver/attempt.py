@@ -22,7 +22,6 @@ from swerl_api import API_VERSION
 from swerl_kube import KubeClient, KubeError
 from swerl_trainer.driver.components import AttemptComponents, WorkerFactory
 from swerl_trainer.driver.event_poster import posting_events
-from swerl_trainer.driver.log import DriverLog
 from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.sandbox_file import report_sandboxes
 from swerl_trainer.driver.status import StatusReporter
@@ -31,6 +30,7 @@ from swerl_trainer.engines.client import engine_loads, fullest_cache
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.job import Job
+from swerl_trainer.process_log import ProcessLog
 from swerl_trainer.rollout.actor import RayWorker
 from swerl_trainer.rollout.cluster import owner_reference
 from swerl_trainer.rollout.concurrency import AdaptiveConcurrency
@@ -45,7 +45,7 @@ CLEANUP_SECONDS = 10.0  # for removing sandboxes at the end; the operator remove
 COUNTS_POLL = 1.0  # seconds between two readings of the workers' counts; the reporter writes less often
 
 
-async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, log: DriverLog | None = None) -> None:
+async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None, log: ProcessLog | None = None) -> None:
     """Train the job to its end, or raise the error that ends it. `began`: the process's start (time.monotonic); `log`:
     goes to the job's folder."""
     await asyncio.to_thread(take_ownership, job)

@@ -19,7 +19,7 @@ class RankConfig:
     trainer: TrainerSpec
     algorithm: AlgorithmSpec
     lora: LoraSpec | None = None  # None trains all weights
-    logs: str = ""  # folder of the stacks of ranks whose call does not end; "": they are not written
+    logs: str = ""  # folder of the ranks' logs and of stacks of calls that do not end; "": neither is written
     log: LogSettings = field(default_factory=LogSettings)
 
     @classmethod

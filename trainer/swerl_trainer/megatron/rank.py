@@ -1,14 +1,17 @@
 """The Ray actor of one training rank: a process that hosts a MegatronTrainer.
 
 Guarantees: a call that may wait for other ranks or for engines, from `begin` on, is watched: if it does not end, this
-rank's stacks are written.
+rank's stacks are written. The rank's log in the job's folder has each call but those of single buckets.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -19,11 +22,16 @@ from swerl_trainer.location import Location, Place, machine_id
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.watchdog import watched
+from swerl_trainer.process_log import ProcessLog
 
 if TYPE_CHECKING:
     from swerl_trainer.checkpoints import FileSum
     from swerl_trainer.megatron.background_save import BackgroundSave, RankPart
     from swerl_trainer.megatron.trainer import MegatronTrainer
+
+PER_BUCKET = "sender."  # calls that an update of the weights makes for every bucket
+
+logger = logging.getLogger(__name__)
 
 
 class TrainRank:
@@ -59,10 +67,10 @@ class TrainRank:
         else:
             torch.set_num_threads(cpu_threads(ranks_on_node))
         self._rank = rank
-        config.log_of(rank).configure(sys.stderr, "WARNING")
+        _configure_log(config, rank)
         stacks = Path(config.logs) / f"rank-{rank}.stacks.txt" if config.logs else None
         self._watched = partial(watched, file=stacks, seconds=config.watchdog_seconds)
-        with self._watched("begin"):
+        with self._watched("begin"), _logged("begin"):
             self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
 
     def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
@@ -74,7 +82,7 @@ class TrainRank:
     def run_own(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """The same for a result that is this rank's own."""
         assert self._trainer is not None
-        with self._watched(method):
+        with self._watched(method), _logged(method):
             return attrgetter(method)(self._trainer)(*arguments, **keywords)
 
     def written(self) -> RankPart:
@@ -88,3 +96,26 @@ class TrainRank:
     def _saving(self) -> BackgroundSave:
         assert self._trainer is not None
         return self._trainer.saving
+
+
+def _configure_log(config: RankConfig, rank: int) -> None:
+    """Warnings to standard error, which Ray sends to the driver; the package's own lines to a file."""
+    log = config.log_of(rank)
+    log.configure(sys.stderr, "WARNING").setLevel("WARNING")
+    if config.logs:
+        logging.getLogger("swerl_trainer").setLevel(logging.INFO)
+        ProcessLog().write_to(Path(config.logs) / f"rank-{rank}.log", log.formatter())
+
+
+@contextmanager
+def _logged(call: str) -> Iterator[None]:
+    """A line with the duration of `call`, or with its failure, which the driver reports as an error."""
+    began = time.monotonic()
+    try:
+        yield
+    except Exception:
+        logger.info("%s failed after %.1f s", call, time.monotonic() - began, exc_info=True)
+        raise
+    logger.log(
+        logging.DEBUG if call.startswith(PER_BUCKET) else logging.INFO, "%s took %.1f s", call, time.monotonic() - began
+    )

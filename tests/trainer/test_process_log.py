@@ -1,4 +1,4 @@
-"""The driver's log outlives the head: it is in the job's folder, from its first line to its last."""
+"""The driver's log outlives the head Pod: the job's folder has it, from its first line to its last."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PROGRAM = """
 import logging, sys
 from pathlib import Path
 from swerl_kube.logs import LogSettings, log_ids
-from swerl_trainer.driver.log import DriverLog
+from swerl_trainer.process_log import ProcessLog
 
 settings = LogSettings(sys.argv[2], {"job": "demo"})
 settings.configure(sys.stdout)
-log = DriverLog()
+log = ProcessLog()
 with log_ids(step=3):
     logging.info("before the %s is known", "folder")
 log.write_to(Path(sys.argv[1]), settings.formatter())
@@ -51,5 +51,5 @@ def test_log_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ended = run(tmp_path / "file" / "driver.log")
     assert ended.returncode == 0
-    assert "the driver's log is on standard output only" in ended.stdout
+    assert "log lines of this process are in its Pod's log only" in ended.stdout
     assert "1 handlers" in ended.stdout, "no queue fills that nothing empties"

@@ -1,4 +1,4 @@
-"""The driver's log in the job's folder, where it outlives the head Pod.
+"""The log of the driver or of a rank in the job's folder, where it outlives the Pod.
 
 Guarantees: lines from before the folder is known are in it too; a slow or full volume delays neither training nor, for
 more than CLOSE_SECONDS, the end of the process.
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 5.0  # for the last lines to be written
 logger = logging.getLogger(__name__)
 
 
-class DriverLog:
+class ProcessLog:
     """Keeps what is logged from now on, in order, and writes it once `write_to` has named the file."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class DriverLog:
             sink = logging.FileHandler(file)
         except OSError as error:
             logging.getLogger().removeHandler(self._handler)  # nothing would empty its queue
-            logger.warning("the driver's log is on standard output only: %s", error)
+            logger.warning("log lines of this process are in its Pod's log only: %s", error)
             return
         sink.setFormatter(formatter)
         listener = _Listener(self._lines, sink)
