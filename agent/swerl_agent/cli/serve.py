@@ -20,6 +20,7 @@ from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
 from swerl_agent.tasks.importing import ImportRequest
 
 from .command import Options, keeps
+from .log_options import announce, configure_log, log_option
 from .options import (
     agent_options,
     agent_spec,
@@ -69,11 +70,13 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 @sandbox_options
 @grading_options("grading-", timeout=1800)
 @cluster_options
+@log_option
 @keeps("answers so far are in the folder of --results")
 async def command(options: Options) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import GoldPatchRunner, ModelRunner, serve  # needs packages that other commands do not
 
+    configure_log(options, job=options.job)
     access = _access(options)
     spec = agent_spec(options)
     protocol = agent_protocol(spec)
@@ -91,8 +94,8 @@ async def command(options: Options) -> int:
             server = _server(
                 options, GoldPatchRunner(samples.grader) if options.run_golden else model, defaults, access
             )
-            stop = _stopped(samples)
-            await serve(server, options.host, options.port, stop=stop, grace=options.grace, on_listening=_print_url)
+            stop, listening = _stopped(samples), lambda url: announce(options, f"serving at {url}")
+            await serve(server, options.host, options.port, stop=stop, grace=options.grace, on_listening=listening)
             if samples.lost.done():
                 samples.lost.result()
     return 0
@@ -163,7 +166,3 @@ def _stopped(samples: SampleRunner) -> asyncio.Event:
     stop, loop = stop_event(), asyncio.get_running_loop()
     samples.lost.add_done_callback(lambda _: loop.call_soon_threadsafe(stop.set))
     return stop
-
-
-def _print_url(url: str) -> None:
-    print(f"serving at {url}", flush=True)

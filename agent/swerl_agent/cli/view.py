@@ -14,6 +14,7 @@ from swerl_api.addresses import LOOPBACK
 
 from .command import Options, runs
 from .episode_folder import require_folder
+from .log_options import announce, configure_log, log_option
 from .options import cluster_options, open_client
 from .signals import stop_event
 from .values import PATH, PORT
@@ -48,6 +49,7 @@ DEFAULT_PORT = 8765
 @click.option("--user-header", default="X-Forwarded-User", help="with --auth header (default X-Forwarded-User)")
 @click.option("--groups-header", default="X-Forwarded-Groups", help="likewise (default X-Forwarded-Groups)")
 @cluster_options
+@log_option
 @click.option("--index", type=PATH, metavar="FILE", help="file of the index (default: in the folder)")
 @runs
 async def command(options: Options) -> int:
@@ -62,6 +64,7 @@ async def command(options: Options) -> int:
         serve_console,
     )
 
+    configure_log(options)
     root: Path = options.folder
     require_folder(root)
     gold = GroundTruthSource(options.show_gold) if options.show_gold else None
@@ -73,12 +76,12 @@ async def command(options: Options) -> int:
     async with _authenticator(options) as authenticator:
         token = authenticator.token if isinstance(authenticator, SharedToken) else ""
 
-        def print_url(url: str) -> None:
-            print(f"serving {root} at {url}{f'?token={token}' if token else ''}", flush=True)
+        def listening(url: str) -> None:
+            announce(options, f"serving {root} at {url}{f'?token={token}' if token else ''}")
 
         access = ConsoleAccess(options.host, authenticator, frozenset(name.lower() for name in options.allow_host))
         application = console_application(handlers, access)
-        await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=print_url)
+        await serve_console(application, index, options.host, options.port, stop=stop_event(), on_listening=listening)
     return 0
 
 

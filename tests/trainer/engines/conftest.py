@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from swerl_agent.episode import api_key_headers
 from swerl_api.names import API_KEY_VARIABLE
+from swerl_kube.logs import LogSettings
 from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
@@ -192,12 +193,13 @@ async def routed_engine(
 ) -> AsyncIterator[RoutedEngine]:
     """A running engine started from one model while the training side holds another."""
     logs = tmp_path_factory.mktemp("logs")
-    settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
+    log = LogSettings("json", {"job": "demo", "engine": 0})
+    settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096, log=log)
     handle = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = InProcessTrainer(make_model(1))
     os.environ[API_KEY_VARIABLE] = KEY
     async with aiohttp.ClientSession(headers=api_key_headers(KEY)) as http:
-        router = Router.on("127.0.0.1", http, logs / "router.log")
+        router = Router.on("127.0.0.1", http, logs / "router.log", log_format="json")
         pool = EnginePool([handle], router, http, probe_seconds=20.0, probe_pause=2.0)
         try:
             await pool.start()

@@ -1,7 +1,8 @@
-"""The API key of a real engine and a real router: both ask for it, and nothing shows it."""
+"""The API key of a real engine and a real router: both ask for it, and nothing shows it. The engine's log in JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,20 @@ async def test_key_is_in_no_log_and_no_command_line(routed_engine: RoutedEngine)
     assert "server_args=" in logs[engine.log.name], "SGLang logs its settings"
     assert [name for name, text in logs.items() if KEY in text] == []
     assert not any(KEY.encode() in command for command in command_lines())
+
+
+async def test_lines_of_the_engine_are_json_with_the_ids_of_the_job(routed_engine: RoutedEngine) -> None:
+    engine = routed_engine.handle._server
+    assert engine is not None
+    text = engine.log.read_text()
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert {(line["job"], line["engine"]) for line in lines} == {("demo", 0)}
+    loggers = {line["logger"] for line in lines}
+    assert {"sglang.srt.entrypoints.http_server", "uvicorn.error", "uvicorn.access"} <= loggers
+    since = text[text.index("{") :].splitlines()
+    assert not [line for line in since if line.startswith("[20") or "INFO:" in line], (
+        "SGLang's and uvicorn's own format"
+    )
 
 
 def command_lines() -> Iterator[bytes]:

@@ -93,6 +93,12 @@ def test_router_flags_may_be_bare() -> None:
     assert command[command.index("--policy") + 1] == "random"
 
 
+def test_router_writes_json_lines_for_a_job_that_asks_for_them() -> None:
+    settings = RouterSettings("127.0.0.1", 1, 2)
+    assert "--log-json" in router_command(replace(settings, log_format="json"))
+    assert "--log-json" not in router_command(settings)
+
+
 def test_key_is_in_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWERL_API_KEY", "secret-key")
     commands = [server_command(settings, "127.0.0.1", 3) for settings in (ON_CPU, ON_GPUS)]

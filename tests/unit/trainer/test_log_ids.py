@@ -10,7 +10,7 @@ import pytest
 from swerl_kube.logs import LogSettings
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.config import RankConfig
-from swerl_trainer.serving.__main__ import log_of
+from swerl_trainer.serving.log import log_of
 
 from tests.unit.agent.evaluation.test_shard import evaluation_file
 from tests.unit.kube.test_logs import parsed

@@ -115,6 +115,7 @@ class AttemptComponents:
             self._http,
             job.logs / "router.log",
             spec=spec.rollout.router,
+            log_format=spec.log_format,
         )
         return EnginePool(
             handles,
@@ -140,7 +141,8 @@ class AttemptComponents:
             RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")
             for i in range(judge.engines)
         ]
-        router = Router.on(ray.util.get_node_ip_address(), self._http, self._job.logs / "judge-router.log")
+        address, log = ray.util.get_node_ip_address(), self._job.logs / "judge-router.log"
+        router = Router.on(address, self._http, log, log_format=self._job.spec.log_format)
         return StaticEnginePool(handles, router, self._http, "judge")
 
     async def _prepare_workers(self) -> TaskCounts:

@@ -33,11 +33,16 @@ def engine_server(job: Job) -> ServerSettings:
         seed=spec.algorithm.seed,
         lora=job.engine_adapter,
         arguments=spec.rollout.engine_args,
+        log=job.log,
     )
 
 
 def judge_server(job: Job, judge: JudgeSpec) -> ServerSettings:
     """The server of each engine of the judge, in the number format that the judge's model folder names."""
     return ServerSettings(
-        model=str(job.paths.judge), dtype="auto", gpus=judge.gpus_per_engine, context_tokens=judge.context_tokens
+        model=str(job.paths.judge),
+        dtype="auto",
+        gpus=judge.gpus_per_engine,
+        context_tokens=judge.context_tokens,
+        log=job.log,
     )

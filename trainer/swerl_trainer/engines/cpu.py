@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from swerl_trainer.engines.api_key import hide_key_from_log, key_arguments
+from swerl_trainer.engines.json_lines import apply_config
 
 MODULE = "swerl_trainer.engines.cpu"
 ARGUMENTS: Mapping[str, Any] = {
@@ -91,6 +92,7 @@ def main(arguments: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
 
     server_args = prepare_server_args([*arguments, *key_arguments()])
+    apply_config()
     os.environ.setdefault("SGLANG_DISABLED_MODEL_ARCHS", unused_architectures(_model_type(server_args.model_path)))
     _import_children()
     hide_key_from_log()

@@ -18,9 +18,11 @@ def main(arguments: list[str]) -> None:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
     from swerl_trainer.engines.api_key import hide_key_from_log, key_arguments
+    from swerl_trainer.engines.json_lines import apply_config
 
     load_plugins()
     server_args = prepare_server_args([*arguments, *key_arguments()])
+    apply_config()
     hide_key_from_log()
     try:
         run_server(server_args)

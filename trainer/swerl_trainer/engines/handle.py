@@ -96,7 +96,8 @@ class RayEngine:
 
         `kind`: name of actors and logs, before their number.
         """
-        self._settings = replace(settings, seed=settings.seed + number)
+        log = replace(settings.log, ids={**settings.log.ids, kind: number})
+        self._settings = replace(settings, seed=settings.seed + number, log=log)
         self._number = number
         self._name = f"{kind}-{number}"
         self._log = log_folder / f"{self._name}.log"

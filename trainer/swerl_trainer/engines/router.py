@@ -20,6 +20,7 @@ from pathlib import Path
 import aiohttp
 from swerl_api import RouterSpec
 from swerl_api.addresses import url_host
+from swerl_api.base import LogFormat
 from swerl_trainer.engines import router_process
 from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
@@ -42,6 +43,7 @@ class RouterSettings:
     port: int
     metrics_port: int
     spec: RouterSpec = field(default_factory=RouterSpec)  # an argument with the value "" is a bare flag
+    log_format: LogFormat = "text"
     api_key: str | None = field(default=None, repr=False)  # of its engines; its process takes it from the environment
 
 
@@ -61,6 +63,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "disable-load-monitoring": "",
         "disable-tokenizer-autoload": "",
         "log-level": "warn",
+        **({"log-json": ""} if settings.log_format == "json" else {}),
     } | settings.spec.args
     flags = [part for name, value in chosen.items() for part in ([f"--{name}", value] if value else [f"--{name}"])]
     return [sys.executable, "-m", router_process.MODULE, *flags]
@@ -87,9 +90,12 @@ class Router:
         *,
         port: int | None = None,
         spec: RouterSpec | None = None,
+        log_format: LogFormat = "text",
     ) -> Router:
         """A router on `port` of `host`, by default a free one; it runs after `start`. `http` sends the API key."""
-        settings = RouterSettings(host, port or free_port(host), free_port(host), spec or RouterSpec(), api_key())
+        settings = RouterSettings(
+            host, port or free_port(host), free_port(host), spec or RouterSpec(), log_format, api_key()
+        )
         return cls(settings, http, log)
 
     async def start(self) -> None:

@@ -22,9 +22,11 @@ from typing import Any
 import aiohttp
 from swerl_api import LoraSpec
 from swerl_api.addresses import url_host
+from swerl_kube.logs import LogSettings
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines import cpu, gpu
 from swerl_trainer.engines.errors import EngineStartError
+from swerl_trainer.engines.json_lines import write_config
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two requests of /ready, which costs the server 2 ms
@@ -47,6 +49,12 @@ class ServerSettings:
     reads_model: bool = True  # False: it starts with random weights, for the trainer to replace
     lora: LoraSpec | None = None  # the adapters that it will load; None: it loads none
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
+    log: LogSettings = field(default_factory=LogSettings)
+
+    @property
+    def log_level(self) -> str:
+        """SGLang's level of logging, unless its arguments choose another."""
+        return str(self.arguments.get("log-level") or self.arguments.get("log_level") or "info")
 
 
 def server_arguments(settings: ServerSettings) -> dict[str, Any]:
@@ -116,10 +124,11 @@ class EngineServer:
         """Start a server that listens on `host`; it is not ready yet."""
         port = port or free_port(host)
         log.parent.mkdir(parents=True, exist_ok=True)
+        config = write_config(log.with_suffix(".logging.json"), settings.log, settings.log_level)
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 server_command(settings, host, port),
-                env=server_environment(settings),
+                env=server_environment(settings) | config,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from swerl_api import EvaluationFile
-from swerl_kube.logs import LogSettings
 from swerl_trainer.process import on_ray, run_to_end
 from swerl_trainer.serving.errors import ServingError
+from swerl_trainer.serving.log import log_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,11 +18,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=Path("/etc/swerl/evaluation.json"), help="the evaluation")
     options = parser.parse_args(arguments)
     return run_to_end(_run(options.config), permanent_errors=(ServingError,))
-
-
-def log_of(file: EvaluationFile) -> LogSettings:
-    """How the process of the evaluation's engines logs."""
-    return LogSettings(file.spec.log_format, {"namespace": file.namespace, "evaluation": file.name})
 
 
 async def _run(path: Path) -> None:

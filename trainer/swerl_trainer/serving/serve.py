@@ -28,6 +28,7 @@ from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.joining import ExpectedPods, PodJoining
 from swerl_trainer.megatron import environment
 from swerl_trainer.serving.errors import ServingError
+from swerl_trainer.serving.log import log_of
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         gpus=rollout.gpus_per_engine,
         context_tokens=file.spec.agent.context_tokens,
         arguments=rollout.engine_args,
+        log=log_of(file),
     )
     handles = [
         RayEngine(server, number=number, log_folder=logs, resource=names.ENGINE_RESOURCE)
@@ -128,5 +130,6 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         logs / "router.log",
         port=names.ROUTER_PORT,
         spec=rollout.router,
+        log_format=file.spec.log_format,
     )
     return StaticEnginePool(handles, router, http, "evaluation")

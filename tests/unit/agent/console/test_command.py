@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -77,6 +78,16 @@ async def test_other_addresses_need_the_printed_token(
             assert "demo" in await page_of(address.replace(printed, reached), ">8<")
     finally:
         assert await stop(process) == 0
+
+
+async def test_log_is_json_on_request(tmp_path: Path) -> None:
+    write_job(tmp_path / "results/demo", steps=1)
+    process = await command(tmp_path, "results", "--port", "0", "--log-format", "json")
+    assert process.stderr and process.stdout
+    line = json.loads(await asyncio.wait_for(process.stderr.readline(), 60))
+    assert line["level"] == "info" and line["message"].startswith("serving results at http://127.0.0.1:"), line
+    assert await stop(process) == 0
+    assert await process.stdout.read() == b""
 
 
 async def test_file_that_is_no_index_is_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -52,14 +53,18 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 async def test_server_runs_until_a_signal_and_releases_its_lease(api: Api, tmp_path: Path) -> None:
     folder = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     command = ["serve", "--port", "0", "--tokenizer", str(folder), "--kubeconfig", str(tmp_path / "kubeconfig")]
-    command += ["--allow-engine", ENGINE]
+    command += ["--allow-engine", ENGINE, "--log-format", "json"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "swerl_agent.cli", *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "swerl_agent.cli", *command, cwd=tmp_path, env=environment, stderr=asyncio.subprocess.PIPE
     )
     try:
-        assert process.stdout
-        url = (await process.stdout.readline()).decode().split()[-1]
+        assert process.stderr
+        while not (printed := await process.stderr.readline()).startswith(b"{"):
+            assert printed, "what a library prints at its import comes before the log"
+        line = json.loads(printed)
+        assert (line["job"], line["level"]) == ("swerl-serve", "info")
+        url = line["message"].split()[-1]
         async with aiohttp.ClientSession() as http:
             async with http.get(f"{url}/health") as answer:
                 assert (answer.status, await answer.json()) == (200, {"status": "ok"})
