@@ -1,4 +1,4 @@
-"""`swerl logs --follow` of a job's processes, from its head Pod and from its sandboxes, as they write."""
+"""`swerl logs --follow` and `swerl metrics` of a job that runs, from its head Pod and its sandboxes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, OUTPUT_PATH, ROLE_DRIVER, 
 
 from tests.conftest import kubectl
 
-from .test_steering import IMAGE, job
+from .test_steering import IMAGE, job, swerl
 
 NAME = "followed"
 FOLDER = f"{OUTPUT_PATH}/{job_folder(NAME)}/logs/1"
-HEAD = f"mkdir -p {FOLDER}; cd {FOLDER}; for each in driver engine-0.1 rank-1; do echo $each begins >$each.log; done"
+BEGIN = "for each in driver engine-0.1 rank-1; do echo $each begins >$each.log; done"
+HEAD = f'mkdir -p {FOLDER}; cd {FOLDER}; echo "$STEPS" >../../metrics.jsonl; {BEGIN}'
 SANDBOX = "echo sandbox begins; until [ -f /tmp/go ]; do sleep 0.1; done; echo sandbox goes on"
+STEPS = [{"kind": "step", "step": step, "rollout/raw_reward": step / 10} for step in (1, 2, 3)]
 FOREVER = "; exec sleep 1000"
 
 
@@ -26,6 +28,7 @@ def pod(name: str, container: str, script: str, **labels: str) -> dict[str, obje
     """A Pod of the job whose container runs `script`."""
     mounts = [{"name": "output", "mountPath": OUTPUT_PATH}]
     run = {"name": container, "image": IMAGE, "command": ["sh", "-c", script + FOREVER], "volumeMounts": mounts}
+    run |= {"env": [{"name": "STEPS", "value": "\n".join(map(json.dumps, STEPS))}]}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -74,6 +77,15 @@ async def read_until(process: asyncio.subprocess.Process, wanted: set[str]) -> s
         assert line, f"the command ended with {process.returncode} after {seen}"
         seen.add(line.rstrip("\n"))
     return seen
+
+
+def test_metrics_of_a_job_that_runs_are_plotted(kubeconfig: str, namespace: str, running: list[str]) -> None:
+    place = ["--kubeconfig", kubeconfig, "-n", namespace]
+    done = swerl("metrics", NAME, place=place)
+    assert done.returncode == 0 and done.stdout.startswith("rollout/raw_reward: 0.3\n"), done
+    assert "0.1 ┤" in done.stdout, done
+    listed = swerl("metrics", NAME, "--list", "-o", "json", place=place)
+    assert json.loads(listed.stdout) == {"rollout/raw_reward": 0.3}, listed
 
 
 async def test_followed_lines_of_all_sources_are_mixed_until_the_head_ends(

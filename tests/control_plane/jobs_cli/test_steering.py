@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 BAD = [path for path in sorted((ROOT / "examples/invalid").glob("*.yaml")) if "kind: SweRLJob" in path.read_text()]
 EXPECT = "# expect: "
+STEP = {"kind": "step", "step": 1, "rollout/raw_reward": 0.25}
 RANK_LINE = "[rank-3] begin took 2.0 s"
 GRADING = {"detail": "FAIL_TO_PASS 0/1", "log": "E   assert 7 == 9\n1 failed\n"}
 
@@ -166,6 +167,7 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
     assert swerl("submit", written(tmp_path, job("over", suspend=True)), "--no-images", place=place).returncode == 0
     script = (
         "mkdir -p /o/over/logs/2 /o/over/exports/step-0000007 /o/over/artifacts/step-0001/.gradings && cd /o/over"
+        f" && echo '{json.dumps(STEP)}' >metrics.jsonl"
         f" && printf %s '{json.dumps(GRADING)}' >artifacts/step-0001/.gradings/t__gg1__i0__1790000000000000000.json"
         " && echo '{}' >exports/step-0000007/config.json && cd logs/2"
         " && echo step 1 >driver.log && echo serving >engine-0.1.log && echo begin took 2.0 s >rank-3.log"
@@ -192,6 +194,8 @@ def test_logs_and_weights_are_read_from_the_folder_after_the_end(
     assert set(done.stdout.splitlines()) == {"[driver] step 1", "[engine-0.1] serving", RANK_LINE}, done
     done = swerl("logs", "over", "--source", "rank", place=place)
     assert (done.returncode, done.stdout) == (0, f"{RANK_LINE}\n"), done
+    done = swerl("metrics", "over", place=place)
+    assert done.returncode == 0 and done.stdout.startswith("rollout/raw_reward: 0.25\n"), done
     missing = swerl("logs", "over", "--attempt", "1", place=place)
     assert missing.returncode == 2 and "there are logs of attempts 2" in missing.stderr, missing
     grading = swerl("logs", "over", "--grading", "g1/0", place=place)
