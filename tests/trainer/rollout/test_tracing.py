@@ -6,6 +6,8 @@ import gzip
 import http.server
 import logging
 import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -15,8 +17,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from swerl_agent.episode import Episode
+from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout
 from swerl_trainer.rollout.tracing import ADDRESS, RolloutTracer, Span, open_tracer, rollout_span
+from swerl_trainer.rollout.worker import Worker
+
+from .conftest import MEMBERS, Fakes, run
+from .conftest import REQUEST as TWO_MEMBERS
 
 REQUEST = GroupRequest("g7", "train", 0, 4, 3, 1.0)
 SECONDS = {"wait": 5.0, "total": 30.0, "grading": 10.0}
@@ -71,6 +78,29 @@ def test_spans_of_a_trace_name_their_parents() -> None:
     assert root.end_time is not None and root.start_time is not None
     assert round((root.end_time - root.start_time) / 1e9) == 45
     tracer.close()
+
+
+async def test_worker_traces_each_rollout_from_its_prompt_to_its_reward(
+    dependencies: WorkerDependencies, fakes: Fakes
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    fakes.answer = "```bash\nls\n```"
+    began = time.time()
+    worker = Worker(replace(dependencies, tracer=RolloutTracer(provider)))
+    rollouts = [await run(worker, TWO_MEMBERS, MEMBERS, index, 0) for index in MEMBERS]
+    spans = exporter.get_finished_spans()
+    roots = {span.attributes["swerl.index"]: span for span in spans if span.parent is None and span.attributes}
+    assert roots.keys() == set(MEMBERS) and len({root.context.trace_id for root in roots.values()}) == 2
+    for rollout in rollouts:
+        root = roots[rollout.index]
+        parts = [span for span in spans if span.context.trace_id == root.context.trace_id]
+        assert {span.name for span in parts} >= {"rollout", "sandbox", "episode", "command", "grading"}
+        assert root.attributes is not None and root.start_time is not None and root.end_time is not None
+        assert root.attributes["swerl.reward"] == rollout.reward == 1.0
+        assert (root.attributes["swerl.task"], root.attributes["swerl.step"]) == ("t-1", 1)
+        assert root.end_time <= time.time_ns() and root.end_time >= began * 1e9
+        assert all(root.start_time <= (span.start_time or 0) <= (span.end_time or 0) <= root.end_time for span in parts)
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
