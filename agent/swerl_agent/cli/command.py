@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
@@ -101,6 +102,15 @@ class Group(click.Group):
         module, _, attribute = self._members[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module, __package__), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click; a name that is no command is answered with those that resemble it."""
+        close = get_close_matches(args[0], self.list_commands(ctx))
+        if close and args[0] not in self.list_commands(ctx):
+            ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(close)}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write names and helps."""

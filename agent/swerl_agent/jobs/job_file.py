@@ -62,7 +62,8 @@ def read_job_file(path: Path) -> JobFile:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise JobCommandError(f"{path} cannot be read: {error}; name a YAML file with a SweRLJob") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise JobCommandError(f"{path} cannot be read: {reason}; name a YAML file with a SweRLJob") from error
     return parse_job(text, str(path))
 
 
