@@ -55,8 +55,10 @@ def served(root: Path, *options: str, **environment: str) -> Iterator[str]:
         assert process.stdout
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found
-        yield found[0].rstrip("/")
-        process.terminate()
+        try:
+            yield found[0].rstrip("/")
+        finally:
+            process.terminate()
 
 
 def write_live(folder: Path) -> None:

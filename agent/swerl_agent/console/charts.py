@@ -99,5 +99,6 @@ def _ticks(low: float, high: float) -> list[float]:
 def figure(value: float) -> str:
     """A number in few characters."""
     if value and (abs(value) >= 100_000 or abs(value) < 0.001):
-        return f"{value:.2e}"
+        digits, _, exponent = f"{value:.2e}".partition("e")
+        return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
