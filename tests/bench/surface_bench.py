@@ -26,7 +26,8 @@ from swerl_agent.console import EpisodeIndex
 from swerl_agent.jobs.view import JobView
 
 from tests.bench.figures import QUICK, Figure, conclude
-from tests.unit.agent.console.artifacts import write_many
+from tests.unit.agent.console.artifacts import write_evaluation, write_many
+from tests.unit.agent.console.test_live import NAME, report, start
 from tests.unit.agent.jobs.test_view import groups, reading
 
 RUNS = 5 if QUICK else 15
@@ -34,6 +35,7 @@ EPISODES, MANY = 10_000, 100_000
 FIRST_BYTE_MS, PAGE_KB, START_MS, REDRAW_MS = 200.0, 500.0, 300.0, 50.0
 SEARCH_MS, INDEX_S = 500.0, 120.0  # of ten times as many episodes
 BENCH_S = 300.0  # all of it
+RUNNING, TURNS = "demo/artifacts/step-0002", 100  # an episode that runs
 PODS_OF_A_GROUP, PODS = 8, 1_000
 Page = tuple[str, dict[str, str]]
 
@@ -45,6 +47,8 @@ def pages(episode: str) -> list[Page]:
         ("run", {"path": "demo"}),
         ("episodes", {}),
         *(("episode", {"path": episode}), ("rollouts", {"path": episode}), ("tokens", {"path": episode})),
+        ("compare", {"a": "demo", "b": "after"}),
+        ("live", {"path": f"{RUNNING}/{NAME}"}),
     ]
 
 
@@ -59,6 +63,9 @@ SEARCHES: list[Page] = [
 async def console_figures(home: Path) -> list[Figure]:
     """Pages of ten thousand episodes, searches over a hundred thousand, and the time to index those."""
     path = write_many(home / "ten/demo", EPISODES)
+    write_evaluation(home / "ten/after", tasks=50)
+    turns = [(f"echo {number}", "x" * 5_000) for number in range(TURNS)]
+    report(start(home / "ten" / RUNNING), "model", turns)
     _index(home / "ten", home / "ten.sqlite")
     async with console(home / "ten", home / "ten.sqlite") as address:
         measured = [await measure(address, page) for page in pages(str(path.relative_to(home / "ten")))]
