@@ -81,6 +81,7 @@ $(SWERL_HOME)/bin/promtool:
 
 test-unit: venv $(SWERL_HOME)/bin/promtool ## test modules without a cluster
 	@command -v busybox >/dev/null || $(call INSTALL,busybox)
+	@[ "$$SWERL_IMAGE_ENGINE" = docker ] || command -v buildah >/dev/null || $(call INSTALL,buildah mmdebstrap netavark)
 	@$(PYTHON) -m cluster build buildx helm
 	$(PYTEST) $(RERUN) -n 2 tests/unit
 

@@ -20,7 +20,7 @@ from tests.unit.agent.console.artifacts import (
     write_rollout,
 )
 
-from .viewers import harbor_shows, inspect_dump, inspect_reads, python_of_harbor
+from .viewers import harbor_shows, inspect_dump, inspect_reads
 
 HOSTILE = "\x1b]0;t\x07\x00\udc80\ud800<script>\u202e"
 USAGE = {"requests": 2.0, "prompt_tokens": 90.0, "cached_tokens": 30.0, "completion_tokens": 40.0, "cost_usd": 0.25}
@@ -105,10 +105,7 @@ def test_inspect_prints_the_log(logs: Path) -> None:
 
 @pytest.fixture(scope="module")
 def harbor(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    python = python_of_harbor()
-    if python is None:
-        pytest.skip("harbor needs Python 3.12 or newer")
-    return harbor_shows(exported(runs, tmp_path_factory.mktemp("harbor"), "atif"), python)
+    return harbor_shows(exported(runs, tmp_path_factory.mktemp("harbor"), "atif"))
 
 
 def test_harbor_accepts_every_trajectory(harbor: dict[str, Any]) -> None:

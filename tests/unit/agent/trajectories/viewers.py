@@ -1,17 +1,20 @@
-"""inspect_ai and harbor as users install them, each in an environment of its own: what they read of an export.
+"""inspect_ai and harbor as users install them, each with packages of its own: what they read of an export.
 
-Their pins contradict those of the agent, so they are no requirements of it.
+Their pins contradict those of the agent, so they are no requirements of it. Harbor needs Python 3.12, which Debian 12
+does not have: it runs in an image.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cluster.layout import locked, swerl_home
@@ -56,51 +59,64 @@ def job(name):
     return {"config": get(f"/{name}/config"), "trials": {each: trial(f"/{name}/trials/{each}") for each in trials}}
 
 found = [fault for path in root.glob("*/*/agent/trajectory.json") for fault in faults(path)]
-print(json.dumps({"faults": found, "jobs": {each["name"]: each | job(each["name"]) for each in get("")["items"]}}))
+jobs = {each["name"]: each | job(each["name"]) for each in get("")["items"]}
+Path(sys.argv[2]).write_text(json.dumps({"faults": found, "jobs": jobs}))
 """
+IMAGE, IMAGE_PYTHON = "sandbox-base", "3.13"
 
 
 def inspect_reads(log: Path) -> dict[str, Any]:
     """`log`, the ids of its `samples` as they are read one by one, and their `summaries`."""
-    return _run([str(_environment("inspect", sys.executable)), "-c", INSPECT, str(log)])
+    found: dict[str, Any] = json.loads(_run([str(_inspect()), "-c", INSPECT, str(log)]))
+    return found
 
 
 def inspect_dump(log: Path) -> dict[str, Any]:
     """What its command line prints of a log."""
-    return _run([str(_environment("inspect", sys.executable).with_name("inspect")), "log", "dump", str(log)])
-
-
-def harbor_shows(folder: Path, python: str) -> dict[str, Any]:
-    """`faults` of its validator, and the `jobs` of its viewer with all that the pages request."""
-    return _run([str(_environment("harbor", python)), "-c", HARBOR, str(folder)])
-
-
-def python_of_harbor() -> str | None:
-    """An interpreter of Python 3.12 or newer, which harbor needs; None where there is none."""
-    check = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))"
-    for candidate in _interpreters():
-        if subprocess.run([candidate, "-c", check], capture_output=True).returncode == 0:
-            return candidate
-    return None
-
-
-def _interpreters() -> Iterator[str]:
-    yield sys.executable
-    for version in ("3.12", "3.13", "3.14"):
-        yield from filter(None, [shutil.which(f"python{version}")])
-        yield from (str(path) for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-
-
-def _environment(name: str, interpreter: str) -> Path:
-    """The interpreter of the environment with the pins of `requirements/<name>.txt`, which is made once."""
-    folder = swerl_home() / f"{name}-venv"
-    with locked(folder.with_suffix(".lock")):
-        return ensure(folder, ROOT / "requirements" / f"{name}.txt", interpreter)
-
-
-def _run(command: list[str]) -> dict[str, Any]:
-    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, env=without)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-6000:]}"
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(_run([str(_inspect().with_name("inspect")), "log", "dump", str(log)]))
     return found
+
+
+def harbor_shows(folder: Path) -> dict[str, Any]:
+    """`faults` of its validator, and the `jobs` of its viewer with all that the pages request."""
+    cache = swerl_home() / "images" / "cache"  # /cache in the image
+    packages = _packages("harbor", cache)
+    with TemporaryDirectory(dir=cache, prefix="harbor-") as shared:
+        shutil.copytree(folder, Path(shared) / "export")
+        inside = f"/cache/{Path(shared).name}"
+        program = ["env", f"PYTHONPATH=/cache/{packages.name}", "python3", "-c", HARBOR]
+        command = [sys.executable, "-m", "images", IMAGE, "--", *program, f"{inside}/export", f"{inside}/found.json"]
+        _run(command)
+        found: dict[str, Any] = json.loads((Path(shared) / "found.json").read_text())
+    return found
+
+
+def _packages(name: str, cache: Path) -> Path:
+    """A folder with the packages of `requirements/<name>.txt` for the image's Python, which is filled once."""
+    requirements = ROOT / "requirements" / f"{name}.txt"
+    folder = cache / f"{name}-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / f"{name}.lock"):
+        if not folder.is_dir():
+            partial = folder.with_suffix(".partial")
+            target = ["--python-version", IMAGE_PYTHON, "--python-platform", f"{platform.machine()}-unknown-linux-gnu"]
+            target += ["--only-binary", ":all:", "--target", str(partial)]
+            uv = str(Path(sys.prefix) / "bin" / "uv")
+            _run([uv, "pip", "install", "-q", "--no-deps", *target, "-r", str(requirements)])
+            partial.rename(folder)
+    return folder
+
+
+def _inspect() -> Path:
+    """The interpreter of the environment with the pins of `requirements/inspect.txt`, which is made once."""
+    folder = swerl_home() / "inspect-venv"
+    with locked(folder.with_suffix(".lock")):
+        return ensure(folder, ROOT / "requirements" / "inspect.txt")
+
+
+def _run(command: list[str]) -> str:
+    """Its standard output."""
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=without, cwd=ROOT)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-6000:]}"
+    return done.stdout
