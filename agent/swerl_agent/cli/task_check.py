@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from swerl_api import GradingSpec
 
 from swerl_agent.grading import VERDICTS, Grader
+from swerl_agent.grading.cache import limits
 from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.storage import file_name, write_atomic
@@ -50,10 +52,11 @@ async def check_tasks(options: Options) -> int:
     started = time.monotonic()
     print_progress(options, f"{'TASK':<40} {'GOLD':<19} {'EMPTY':<19} REMARK")
     found: list[TaskValidation] = []
+    settings = grading_settings(options, jobs=options.jobs, cache=False)
     with new_folder(options.output):
-        journal = ValidationJournal(options.output / RUNS)
+        journal = ValidationJournal(options.output / RUNS, " ".join(limits(settings)))
         try:
-            await _run(options, tasks, journal, found)
+            await _run(options, settings, tasks, journal, found)
         finally:
             if found:
                 _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
@@ -61,14 +64,17 @@ async def check_tasks(options: Options) -> int:
 
 
 async def _run(
-    options: Options, tasks: Sequence[Task], journal: ValidationJournal, found: list[TaskValidation]
+    options: Options,
+    settings: GradingSpec,
+    tasks: Sequence[Task],
+    journal: ValidationJournal,
+    found: list[TaskValidation],
 ) -> None:
     def report(checked: TaskValidation) -> None:
         found.append(checked)
         line = visible(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}")
         print_progress(options, line)
 
-    settings = grading_settings(options, jobs=options.jobs, cache=False)
     sandbox = pod_settings(options)
     async with (
         open_client(options) as client,

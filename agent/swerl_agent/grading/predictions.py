@@ -1,7 +1,8 @@
 """Predictions in SWE-bench's format, and what grading them leaves on disk.
 
 Guarantees: an instance's report is written, whole or not at all, as soon as there is a verdict; what is there already
-is not graded again unless it was an infrastructure failure; the summary holds every prediction exactly once.
+is not graded again, unless infrastructure or a limit of time or memory decided it; the summary holds every prediction
+exactly once.
 """
 
 from __future__ import annotations
@@ -96,14 +97,15 @@ class ReportFolder:
     root: Path
 
     def done(self, prediction: Prediction) -> dict[str, Any] | None:
-        """The report of an earlier run on the same patch, unless it says nothing of the patch."""
+        """The report of an earlier run on the same patch, unless its verdict may be another one next time."""
         folder = self._folder(prediction)
         try:
-            report = json.loads((folder / REPORT).read_text(encoding="utf-8"))[prediction.instance_id]
+            report = dict(json.loads((folder / REPORT).read_text(encoding="utf-8"))[prediction.instance_id])
             same = (folder / PATCH).read_bytes() == _bytes(prediction.patch)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return dict(report) if same and report.get("status") != "infra_error" else None
+        verdict = Verdict(report.get("status") or "unresolved", report, detail=str(report.get("detail") or ""))
+        return report if same and verdict.lasting else None
 
     def write(self, prediction: Prediction, verdict: Verdict) -> dict[str, Any]:
         """Write and return the report on `verdict`; raises OSError when the disk refuses."""

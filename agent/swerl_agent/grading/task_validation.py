@@ -1,8 +1,9 @@
 """Whether tasks grade as they should: the reference fix passes, no change fails, every time; checked by real Jobs.
 
-Guarantees: a run counts only for the very task it was made on; an infrastructure failure says nothing about a task; a
-task whose tests do not do the same every time is flaky, whatever their verdict. Each run is written down as soon as it
-is known, so an interrupted check goes on where it stopped; repeats are Jobs of their own.
+Guarantees: a run counts only for the very task it was made on, and one that a limit of time or memory decided only
+under the same limits; an infrastructure failure says nothing about a task; a task whose tests do not do the same every
+time is flaky, whatever their verdict. Each run is written down as soon as it is known, so an interrupted check goes on
+where it stopped; repeats are Jobs of their own.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ class ValidationRun:
     detail: str
     dirty: tuple[str, ...] = ()  # files in which the image's tree differs from its commit
     uncontrasted: str = ""  # why there was no contrast, '' where there was
+    limits: str = ""  # that decided it, '' where none did
 
     @classmethod
-    def of(cls, task: Task, kind: Kind, verdict: Verdict) -> ValidationRun:
-        """What a verdict says."""
+    def of(cls, task: Task, kind: Kind, verdict: Verdict, limits: str = "") -> ValidationRun:
+        """What a verdict says that was made under `limits`."""
         tests = verdict.report.get("tests_status") or {}
         failed = sorted(name for part in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(tests, part))
         seconds = float(verdict.report.get("seconds", 0.0))
@@ -53,7 +55,9 @@ class ValidationRun:
         unavailable = verdict.report.get("contrast") == "unavailable"
         why = str(verdict.report.get("contrast_reason") or "no reason is known") if unavailable else ""
         key = content_key(task)
-        return cls(task.instance_id, key, kind, verdict.status, seconds, tuple(failed), verdict.detail, dirty, why)
+        decisive = "" if verdict.lasting else limits
+        run = task.instance_id, key, kind, verdict.status, seconds, tuple(failed), verdict.detail
+        return cls(*run, dirty, why, decisive)
 
     @property
     def decided(self) -> bool:
@@ -146,11 +150,14 @@ def content_key(task: Task) -> str:
 
 
 class ValidationJournal:
-    """The runs of a folder's checks, in a Journal."""
+    """The runs of a folder's checks, in a Journal.
 
-    def __init__(self, path: Path) -> None:
+    `limits`: of the gradings that this check makes; runs that other limits decided do not count.
+    """
+
+    def __init__(self, path: Path, limits: str = "") -> None:
         """Read what is there; raises TaskError."""
-        self._path = path
+        self._path, self.limits = path, limits
         self._runs: dict[tuple[str, Kind], list[ValidationRun]] = {}
         try:
             self._journal = Journal(path, _run)
@@ -163,8 +170,9 @@ class ValidationJournal:
 
     def runs(self, task: Task) -> list[ValidationRun]:
         """What is known of a task in its current state."""
-        key = content_key(task)
-        return [run for kind in KINDS for run in self._runs.get((task.instance_id, kind), []) if run.key == key]
+        key, counting = content_key(task), ("", self.limits)
+        known = [run for kind in KINDS for run in self._runs.get((task.instance_id, kind), [])]
+        return [run for run in known if run.key == key and run.limits in counting]
 
     def add(self, run: ValidationRun) -> None:
         """Write a run down; raises TaskError, and what was written before stays."""
@@ -223,7 +231,7 @@ async def _repeated(grader: Grader, task: Task, kind: Kind, journal: ValidationJ
     done = sum(run.kind == kind and run.decided for run in journal.runs(task))
     for _ in range(done, repeat):
         verdict = await grader.grade(task, task.ground_truth.patch if kind == "gold" else "")
-        run = ValidationRun.of(task, kind, verdict)
+        run = ValidationRun.of(task, kind, verdict, journal.limits)
         journal.add(run)
         if not run.decided:
             return

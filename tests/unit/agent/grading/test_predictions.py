@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.predictions import Prediction, PredictionError, ReportFolder, read_predictions, summary
+from swerl_agent.grading.verdict import Status
 
 ROW = {"instance_id": "o__r-1", "model_name_or_path": "org/model", "model_patch": "diff"}
 
@@ -78,11 +79,30 @@ def test_script_and_log_are_stored_with_the_report(tmp_path: Path) -> None:
     assert kept == {"eval.sh": b"pytest\n", "test_output.txt": b"PASSED \xff\n"}
 
 
-def test_infrastructure_failure_is_graded_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Verdict("infra_error"),
+        Verdict("timeout", {"seconds": 60.0}),
+        Verdict("unresolved", {"exhausted": "memory"}),
+        Verdict("unresolved", {"oom_kills": 1}, detail="FAIL_TO_PASS 0/1"),
+        Verdict("unresolved", detail="the tests were killed by SIGKILL"),
+        Verdict("unresolved", {"limited": True}, detail="every try was cut short"),
+    ],
+    ids=lambda verdict: verdict.detail or verdict.status,
+)
+def test_what_infrastructure_or_a_limit_decided_is_graded_again(tmp_path: Path, verdict: Verdict) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "m", "diff")
-    report = folder.write(prediction, Verdict("infra_error"))
-    assert report["infra_failure"]
+    report = folder.write(prediction, verdict)
+    assert report["infra_failure"] == (verdict.status == "infra_error")
     assert folder.done(prediction) is None
+
+
+@pytest.mark.parametrize("status", ["resolved", "unresolved", "patch_apply_failed", "policy_blocked"])
+def test_what_the_patch_decided_is_not_graded_again(tmp_path: Path, status: Status) -> None:
+    folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "m", "diff")
+    report = folder.write(prediction, Verdict(status, {"oom_kills": 0}))
+    assert folder.done(prediction) == report
 
 
 def test_summary_holds_every_prediction_once(tmp_path: Path) -> None:

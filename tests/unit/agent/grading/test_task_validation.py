@@ -78,6 +78,19 @@ def test_runs_are_stored_by_the_content_of_their_task(tmp_path: Path) -> None:
     assert reopened.runs(replace(TASK, ground_truth=replace(TASK.ground_truth, patch="other"))) == []
 
 
+@pytest.mark.parametrize(
+    "verdict", [Verdict("timeout"), Verdict("unresolved", {"oom_kills": 1}), Verdict("unresolved", {"limited": True})]
+)
+def test_run_that_a_limit_decided_counts_under_the_same_limits_alone(tmp_path: Path, verdict: Verdict) -> None:
+    path = tmp_path / "runs.jsonl"
+    journal = ValidationJournal(path, "60 memory=1Gi")
+    limited = ValidationRun.of(TASK, "gold", verdict, journal.limits)
+    for each in (limited, ValidationRun.of(TASK, "empty", Verdict("unresolved"), journal.limits)):
+        journal.add(each)
+    assert [each.kind for each in ValidationJournal(path, "60 memory=1Gi").runs(TASK)] == ["gold", "empty"]
+    assert [each.kind for each in ValidationJournal(path, "600 memory=1Gi").runs(TASK)] == ["empty"]
+
+
 def test_truncated_line_loses_only_that_line(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     journal = ValidationJournal(path)
