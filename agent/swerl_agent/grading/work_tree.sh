@@ -233,7 +233,8 @@ apply() {
     fi
     # shellcheck disable=SC2086
     if ${rung} "${options[@]}" "$scratch/patch.diff" >> "$scratch/git" 2>&1; then
-      rung=${rung/#repo/git} && rung=${rung/#images/git}
+      [[ $rung != images* ]] || rung="git${rung#images} with the attributes of the repository"
+      rung=${rung/#repo/git}
       applied "${rung%% --unified*}" && return
     fi
     repo reset -q --hard HEAD

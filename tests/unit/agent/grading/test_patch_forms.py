@@ -17,6 +17,7 @@ from .wrapper import diff_of, git, grade, repository
 __all__ = ["repository"]
 
 DOCS = Path(__file__).parents[4] / "docs/tasks.md"
+SCRIPT = Path(__file__).parents[4] / "agent/swerl_agent/grading/work_tree.sh"
 FIXED = "one\n2\nthree\n"
 HUNK = "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
 HEADER = "diff --git a/pkg/b.py b/pkg/b.py\n--- a/pkg/b.py\n+++ b/pkg/b.py\n"
@@ -154,13 +155,36 @@ def test_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, name
         assert report.stage == "apply_failed", report
         return
     assert report.stage == "eval", report.log.decode()
+    assert report.applied in documented_ways()
     found = {path: (package / path).read_bytes() if (package / path).exists() else None for path in form.result}
     assert found == form.result and as_bytes(text)
 
 
+def section_on_forms() -> str:
+    return DOCS.read_text().partition("## Forms of patches")[2].partition("\n## ")[0]
+
+
+def documented_ways() -> list[str]:
+    """Values of `report["applied"]`, in the order of the table."""
+    return re.findall(r"^\| `([^`\"]+)` \| (?!applies|refused)", section_on_forms(), re.MULTILINE)
+
+
+def test_documentation_has_every_way_of_applying_in_the_order_of_the_script() -> None:
+    ladder = re.search(r"ladder=\((.*?)\)\s*rung", re.sub("#.*", "", SCRIPT.read_text()), re.DOTALL)
+    words = re.findall(r'"([^"]+)"', ladder[1]) if ladder else []
+    attributes = " with the attributes of the repository"
+    ways = [re.sub("^images(.*)", rf"git\1{attributes}", way.partition(" --unified")[0]) for way in words]
+    assert documented_ways() == [*(re.sub("^repo", "git", way) for way in ways), "before"]
+    assert f"{('Four', 'Five', 'Six')[len(words) - 4]} ways are tried" in section_on_forms()
+
+
+def test_way_by_the_attributes_of_the_repository_is_named(package: Path, tmp_path: Path) -> None:
+    report = grade(package, tmp_path / "p", patch=to_a_converted_file(package))
+    assert report.applied == documented_ways()[3]
+
+
 def test_table_of_the_documentation_has_these_forms() -> None:
-    section = DOCS.read_text().partition("## Forms of patches")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| (applies|refused)", section, re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \| (applies|refused)", section_on_forms(), re.MULTILINE)
     assert dict(rows) == {name: "applies" if form.result is not None else "refused" for name, form in FORMS.items()}
 
 
