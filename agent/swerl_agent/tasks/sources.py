@@ -25,6 +25,7 @@ NAMES = {
     "swe-gym": "SWE-Gym/SWE-Gym",
     "swe-gym-lite": "SWE-Gym/SWE-Gym-Lite",
     "swe-gym-subset": "SumanthRH/SWE-Gym-Subset",
+    "swe-bench": "SWE-bench/SWE-bench",
     "verified": "SWE-bench/SWE-bench_Verified",
     "lite": "SWE-bench/SWE-bench_Lite",
     "r2e-gym": "R2E-Gym/R2E-Gym-Subset",

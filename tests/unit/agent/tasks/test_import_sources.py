@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from swerl_agent.tasks import load_tasks
 
-from .conftest import Run
+from .conftest import Publish, Run
 from .rows import SCRIPT, jsonl, parquet, sumanth, swe_gym, swebench
 
 OTHER = "python__mypy-11213"
 
 
-def hub(folder: Path, name: str, split: str, *rows: dict[str, Any]) -> None:
-    """A data set that `datasets.load_dataset(name)` finds from `folder`."""
-    (folder / name / "data").mkdir(parents=True)
-    parquet(folder / name / "data" / f"{split}-00000-of-00001.parquet", *rows)
-
-
-def _from(folder: Path, load: Callable[..., Any]) -> Callable[..., Any]:
-    """The real `load_dataset` with `folder` in place of the Hub."""
-    return lambda name, *arguments, **options: load(str(folder / name), *arguments, **options)
-
-
-def test_hugging_face_id_is_loaded_by_datasets(
-    tmp_path: Path, output_file: Path, run_import: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    hub(tmp_path, "SWE-Gym/SWE-Gym-Lite", "train", sumanth(), sumanth(OTHER))
-    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
+def test_hugging_face_id_is_loaded_by_datasets(output_file: Path, run_import: Run, publish: Publish) -> None:
+    publish("SWE-Gym/SWE-Gym-Lite", "train", sumanth(), sumanth(OTHER))
     run_import("swe-gym-lite", "--limit", 1)
     (task,) = load_tasks(output_file, "jsonl", purpose="train")
     assert (task.instance_id, task.data_source, task.split) == ("getmoto__moto-5876", "SWE-Gym/SWE-Gym-Lite", "train")
 
 
-def test_published_split_is_the_default(
-    tmp_path: Path, output_file: Path, run_import: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    hub(tmp_path, "SWE-bench/SWE-bench_Verified", "test", swebench())
-    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
+def test_published_split_is_the_default(output_file: Path, run_import: Run, publish: Publish) -> None:
+    publish("SWE-bench/SWE-bench_Verified", "test", swebench())
     run_import("verified", "--purpose", "evaluation")
     assert load_tasks(output_file, "jsonl")[0].split == "test"
 
