@@ -32,14 +32,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
 
 
 @asynccontextmanager
-async def in_a_pod(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[Session]:
+async def in_a_pod(client: KubeClient, namespace: str, task: Task, *, egress: str = "none") -> AsyncIterator[Session]:
     """A session in a fresh Pod of the task's image."""
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "generateName": "swesb-episode-",
-            "labels": {"swerl.dev/role": "sandbox", "swerl.dev/egress": "none"},
+            "labels": {"swerl.dev/role": "sandbox", "swerl.dev/egress": egress},
         },
         "spec": {
             "restartPolicy": "Never",
