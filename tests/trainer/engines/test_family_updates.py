@@ -5,12 +5,10 @@ Guarantees: trainer, conversion, sender, link and comparison are the product's; 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
-import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,81 +16,38 @@ import aiohttp
 import pytest
 import torch
 from swerl_agent.episode import api_key_headers
-from swerl_api import AlgorithmSpec, TrainerSpec
 from swerl_api.names import API_KEY_VARIABLE
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.links import weight_link
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.engines.weight_check import WeightCheck
-from swerl_trainer.megatron.config import RankConfig
-from swerl_trainer.megatron.conversion import ROUTER_BIAS
-from swerl_trainer.megatron.trainer import MegatronTrainer
-from swerl_trainer.weight_bucket import WeightPart, WeightSample
+from swerl_trainer.engines.weights import WeightTransferFailed
 from transformers import AutoModelForCausalLM
 
-from tests.ports import free_port
 from tests.trainer.conftest import write_tokenizer
 from tests.trainer.megatron.families import MODELS, VOCABULARY, make_model
 
 from .conftest import KEY, log_probs
+from .one_rank import OneRank, one_rank
 
 TOLERANCE = 1e-4
 CONTEXT = 256
 PROMPT = [(7 * position) % VOCABULARY for position in range(1, 65)]  # beyond the positions before scaling
-BUCKET_BYTES = 2**16  # several buckets for each model
-
-
-class OneRank:
-    """The training side of an update: one rank of the product's trainer in this process."""
-
-    def __init__(self, trainer: MegatronTrainer) -> None:
-        self.trainer = trainer
-
-    async def weight_parts(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightPart]:
-        return [self.trainer.sender.part(BUCKET_BYTES, whole=whole)]
-
-    async def weight_endpoint(self, rank: int = 0) -> tuple[str, int]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return "127.0.0.1", int(probe.getsockname()[1])
-
-    async def connect_engines(self, rank: int, address: str, port: int, **settings: Any) -> None:
-        await asyncio.to_thread(self.trainer.sender.connect, address, port, **settings)
-
-    async def prepare_bucket(self, part: WeightPart) -> None:
-        self.trainer.sender.prepare(0)
-
-    async def send_bucket(self, part: WeightPart, number: int, *, group_name: str) -> None:
-        await asyncio.to_thread(self.trainer.sender.send, number, group_name)
-
-    async def disconnect_engines(self, rank: int, group_name: str) -> None:
-        self.trainer.sender.close(group_name)
-
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
-        return self.trainer.sender.sample(version, engine_ranks)
-
-
-@contextlib.contextmanager
-def one_rank(model: Path) -> Iterator[OneRank]:
-    spec = TrainerSpec(image="trainer", max_tokens_per_gpu=CONTEXT)
-    config = RankConfig(str(model), "float32", spec, AlgorithmSpec(), None)
-    trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
-    try:
-        yield OneRank(trainer)
-    finally:
-        trainer.close()
 
 
 @contextlib.asynccontextmanager
-async def random_engine(model: Path, log: Path) -> AsyncIterator[tuple[EngineClient, aiohttp.ClientSession]]:
-    """A server of the model at `model` that does not read its weights."""
-    settings = ServerSettings(model=str(model), dtype="float32", gpus=0, context_tokens=CONTEXT)
+async def random_engine(
+    model: Path, log: Path, ranks: int
+) -> AsyncIterator[tuple[EngineClient, aiohttp.ClientSession]]:
+    """A server of `ranks` tensor-parallel ranks of the model at `model` that does not read its weights."""
+    arguments = {"tp-size": ranks} if ranks > 1 else {}
+    settings = ServerSettings(model=str(model), dtype="float32", gpus=0, context_tokens=CONTEXT, arguments=arguments)
     engine = LocalEngine(settings, log, "127.0.0.1")
     os.environ[API_KEY_VARIABLE] = KEY
     async with aiohttp.ClientSession(headers=api_key_headers(KEY)) as http:
         try:
-            yield EngineClient(await engine.start(reads_model=False), http), http
+            yield EngineClient(await engine.start(reads_model=False), http, ranks=ranks), http
         finally:
             await engine.stop()
             del os.environ[API_KEY_VARIABLE]
@@ -117,13 +72,29 @@ def train(source: OneRank) -> None:
             value.mul_(1 + 0.1 * torch.randn_like(value))
 
 
-@pytest.mark.parametrize("name", ["qwen2", "llama3", "qwen3-moe", "glm4-moe"])
-async def test_engine_computes_with_the_weights_of_the_trainer(tmp_path: Path, name: str) -> None:
-    original = make_model(tmp_path / "model", **MODELS[name])
+def change_an_expert(source: OneRank) -> None:
+    """Another weight in the last expert of each layer than the engine has."""
+    with torch.no_grad():
+        for name, value in source.trainer.model.named_parameters():
+            if "experts.7." in name or name.endswith("weight7"):
+                value[0, 0] += 1
+
+
+def sizes(name: str) -> dict[str, int]:
+    """Multiples of 32 on each rank, to which SGLang pads these sizes on CPU."""
+    return {"intermediate_size": 128} | ({"moe_intermediate_size": 64} if "moe" in name else {})
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("qwen2", 1), ("llama3", 1), ("qwen3-moe", 1), ("glm4-moe", 1)])
+async def test_engine_computes_with_the_weights_of_the_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ranks: int
+) -> None:
+    monkeypatch.setenv("SGLANG_CPU_OMP_THREADS_BIND", "|".join(["0"] * ranks))  # else a rank needs a NUMA node
+    original = make_model(tmp_path / "model", **MODELS[name] | sizes(name))
     write_tokenizer(tmp_path / "model")
     check = WeightCheck()
-    with one_rank(tmp_path / "model") as source:
-        async with random_engine(tmp_path / "model", tmp_path / "engine.log") as (engine, http):
+    with one_rank(tmp_path / "model", tokens=CONTEXT) as source:
+        async with random_engine(tmp_path / "model", tmp_path / "engine.log", ranks) as (engine, http):
             assert await distance(original, engine, http) > 100 * TOLERANCE
             link = weight_link(source, [engine], "gloo", check=check)  # type: ignore[arg-type]
             await link.send(0)
@@ -134,8 +105,13 @@ async def test_engine_computes_with_the_weights_of_the_trainer(tmp_path: Path, n
             source.trainer.save_hf(str(tmp_path / "trained"))
             trained = AutoModelForCausalLM.from_pretrained(tmp_path / "trained", dtype=torch.float32).eval()
             assert await distance(trained, engine, http) <= TOLERANCE
-            [held] = await engine.weight_sums(())
-            kinds = {re.sub(r"\.\d+\.", ".N.", parameter) for parameter in held}
-            left_out = {kind for kind in kinds if "experts." in kind or kind.endswith(ROUTER_BIAS)}
-            assert check.matched == kinds - left_out
+            held = await engine.weight_sums(())
+            assert len(held) == ranks
+            assert [{re.sub(r"\.\d+\.", ".N.", parameter) for parameter in each} for each in held] == [
+                check.matched
+            ] * ranks
+            if "moe" in name:
+                source.before_sample = lambda: change_an_expert(source)
+                with pytest.raises(WeightTransferFailed, match=r"layers\.1\.mlp\.experts\.7\.w13_weight.* differs"):
+                    await link.send(4)
             await link.close()

@@ -175,8 +175,14 @@ class AdapterLink(WeightLink):
     """Every engine loads the adapter from a folder that trainer and engines reach. Requests that run end early, with
     the tokens that they have, and their senders continue them with the new adapter."""
 
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], folder: Path) -> None:
-        super().__init__(source, engines)
+    def __init__(
+        self,
+        source: WeightSource,
+        engines: Sequence[EngineClient],
+        folder: Path,
+        check: WeightCheck | None = None,
+    ) -> None:
+        super().__init__(source, engines, check)
         self._folder = folder
 
     async def send(self, version: int) -> None:
@@ -185,6 +191,7 @@ class AdapterLink(WeightLink):
         await self._each(version, (engine.pause("abort") for engine in self.engines))
         loads = (engine.load_adapter(self._folder, version=str(version)) for engine in self.engines)
         await self._each(version, loads)
+        await self._compare(version)
         await self._each(version, (engine.resume() for engine in self.engines))
 
     async def adopt(self, version: int) -> bool:
@@ -212,7 +219,7 @@ def weight_link(
     if backend in ("disk", "adapter"):
         assert folder is not None
         if backend == "adapter":
-            return AdapterLink(source, engines, folder)
+            return AdapterLink(source, engines, folder, check)
         return DiskLink(source, engines, folder, keep_cache=keep_cache, check=check)
     if backend == "ipc":
         return CudaIpcLink(source, engines, check)

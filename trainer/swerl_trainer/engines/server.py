@@ -27,6 +27,7 @@ from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines import cpu, gpu
 from swerl_trainer.engines.errors import EngineStartError
 from swerl_trainer.engines.json_lines import write_config
+from swerl_trainer.engines.part_sums import PLUGIN
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two requests of /ready, which costs the server 2 ms
@@ -108,7 +109,9 @@ def server_environment(settings: ServerSettings) -> dict[str, str]:
         "SGLANG_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_SECONDS),
     }
     extra |= {} if settings.gpus else dict(cpu.ENVIRONMENT)
-    return extra | dict(os.environ) if settings.gpus else dict(os.environ) | extra
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(PLUGIN)]))
+    merged = extra | dict(os.environ) if settings.gpus else dict(os.environ) | extra
+    return merged | {"PYTHONPATH": path}
 
 
 class EngineServer:

@@ -15,6 +15,7 @@ from swerl_trainer.weight_bucket import WeightSample
 logger = logging.getLogger(__name__)
 
 Sums = Mapping[str, str]  # by parameter
+EXPERTS = "experts."  # in the names of routed and of shared experts
 _LAYER = re.compile(r"\.\d+\.")
 
 
@@ -31,17 +32,19 @@ class WeightCheck:
         differing = [sorted(_differing(sample, ranks)) for ranks in held]
         for names, ranks in zip(differing, held, strict=True):
             self.matched |= {_kind(name) for name in _compared(sample, ranks)} - {_kind(name) for name in names}
-        self._name_others({_kind(name) for names in differing for name in names} - self.matched)
+        lacking = _names(sample).difference(*(_compared(sample, ranks) for ranks in held))
+        self._name_others({_kind(name) for names in (*differing, lacking) for name in names} - self.matched)
         known = [[name for name in names if _kind(name) in self.matched] for names in differing]
         self.mismatches += sum(bool(names) for names in known)
         return known
 
     def equal(self, sample: WeightSample, held: Sequence[Sequence[Sums]]) -> bool:
-        """Whether every engine holds all of the sample."""
-        complete = all(len(ranks) == len(sample.sums) and _compared(sample, ranks) == _names(sample) for ranks in held)
+        """Whether every engine holds all of the sample; experts may lack, which some engines store in another form."""
+        needed = {name for name in _names(sample) if EXPERTS not in name}
+        complete = all(len(ranks) == len(sample.sums) and _compared(sample, ranks) >= needed for ranks in held)
         if not complete or any(_differing(sample, ranks) for ranks in held):
             return False
-        self.matched |= {_kind(name) for name in _names(sample)}
+        self.matched |= {_kind(name) for ranks in held for name in _compared(sample, ranks)}
         return True
 
     def _name_others(self, kinds: set[str]) -> None:

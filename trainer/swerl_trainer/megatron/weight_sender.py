@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -197,17 +197,12 @@ class WeightSender:
 
     def sample(self, version: int, engine_ranks: int) -> WeightSample:
         """See `TrainGroup.weight_sample`. A collective of all ranks: each stage sums its own tensors."""
-        from swerl_trainer.megatron.engine_layout import engine_sums, others, sample_names
-        from swerl_trainer.megatron.process_group import of_all_ranks
-        from swerl_trainer.megatron.weight_part import helped_names, leads, part_weights
+        from swerl_trainer.megatron.weight_sample import adapter_sample, weight_sample
 
-        names = sample_names(self._architecture, version)
         with self._phases.during("update"), self._device.active():
-            mine = [name for name in helped_names(self._architecture) if name in names]
-            tensors = dict(part_weights(self._model, self._architecture, mine, self._adapters))
-            sums = engine_sums(tensors, self._architecture, engine_ranks) if leads() else ()
-        by_rank = zip(*filter(None, of_all_ranks(sums)), strict=True)
-        return WeightSample(others(self._architecture, names), tuple(dict(ChainMap(*each)) for each in by_rank))
+            if self._adapters and self._adapters.lora.update == "adapter":
+                return adapter_sample(self._model, self._architecture, self._adapters, version, engine_ranks)
+            return weight_sample(self._model, self._architecture, self._adapters, version, engine_ranks)
 
     def _gather(self, number: int) -> Tensor:
         """Bucket `number` of the whole model, uint8 [bytes], on this rank's device; a collective of all ranks.
