@@ -32,6 +32,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "OMP_NUM_THREADS": "1",
     "TORCHDYNAMO_DISABLE": "1",  # routers of some mixtures are compiled, for which the image has no C++ compiler
+    "SGLANG_NCCL_SO_PATH": "none",  # where torch brings NCCL, ranks on CPU would begin it and fail
     # torch allocates and frees its buffers at every token; keep them in the process to avoid page faults
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
