@@ -2,6 +2,7 @@
 
 Guarantees: a damaged checkpoint is logged with its files and skipped; none replaces one that `checkpoint.resume`
 names. Checkpoints later than the starting point are moved aside; further attempts continue from what this one writes.
+After a damaged copy of a mirror comes the copy before it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-import ray
 from swerl_api import Resume
 from swerl_api.names import TRAIN_RESOURCE, checkpoint_name
-from swerl_trainer.checkpoints import Checkpoint, CheckpointStore, damage
+from swerl_trainer.checkpoints import Checkpoint, CheckpointStore, damage, set_aside
 from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.events import event
 from swerl_trainer.job import JobError
@@ -26,6 +26,19 @@ RESUMED = "resume_step"  # in a checkpoint's state: the step that `checkpoint.re
 RESOURCE_PER_CHECK = 0.4  # of the units of TRAIN_RESOURCE: a Pod reads a part or more beside its ranks
 
 FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
+
+
+async def fetched_starting_point(
+    store: CheckpointStore, mirror: Mirror | None, resume: Resume, find_damage: FindDamage
+) -> Checkpoint | None:
+    """`starting_point` after `fetch_missing`, and both again while there is an older copy that is newer than what the
+    volume has, because the one before it was damaged."""
+    fetches = mirror is not None and await asyncio.to_thread(fetch_missing, mirror, store, resume)
+    found = await starting_point(store, resume, find_damage)
+    while fetches and mirror is not None:
+        fetches = await asyncio.to_thread(fetch_missing, mirror, store, resume)
+        found = await starting_point(store, resume, find_damage) if fetches else found
+    return found
 
 
 async def starting_point(store: CheckpointStore, resume: Resume, find_damage: FindDamage) -> Checkpoint | None:
@@ -58,16 +71,17 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
     )
 
 
-def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> None:
-    """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names.
+def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> bool:
+    """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names; whether
+    any was copied.
 
     With a step, the newest may be one that the job wrote after it went back to this step. Abandoned ones stay there.
     Raises DriverError when that fails, because the mirror may have a newer checkpoint than the volume.
     """
     if resume == "never":
-        return
+        return False
     try:
-        _fetch_missing(mirror, store, resume)
+        return _fetch_missing(mirror, store, resume)
     except Exception as error:  # each system has its own classes
         raise DriverError(
             f"checkpoint.mirror {mirror.url} cannot be fetched from: {error!r}; the next attempt tries again. To "
@@ -76,7 +90,7 @@ def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> Non
         ) from error
 
 
-def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal["auto"]) -> None:
+def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal["auto"]) -> bool:
     present = {checkpoint_name(each.step) for each in store.complete()}
     copies = [name for name in mirror.names() if not store.is_abandoned(name)]
     wanted = {name for name in copies[-1:] if name > max(present, default="")}
@@ -84,10 +98,17 @@ def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal
         wanted |= {checkpoint_name(resume)} & set(copies) - present
     for name in sorted(wanted):
         mirror.fetch(name, store.root)
+    for name in wanted - {checkpoint_name(each.step) for each in store.complete()}:
+        aside = set_aside(store.root / name)
+        text = "skipping the copy %s of %s, which cannot be read: moved to %s"
+        logger.error(text, name, mirror.url, aside, extra=event("CheckpointDamaged"))
+    return bool(wanted)
 
 
 async def find_damage_on_nodes(checkpoint: Checkpoint, *, ranks: int) -> list[str]:
     """What is wrong with a checkpoint's files, which the nodes of the training ranks read in parallel, as they join."""
+    import ray
+
     shares = max(1, min(ranks, len(checkpoint.files)))
     names = sorted(checkpoint.files)
     check: Any = ray.remote(damage).options(

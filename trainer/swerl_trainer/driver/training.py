@@ -21,7 +21,7 @@ from swerl_trainer.driver.exporter import WeightExporter
 from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
 from swerl_trainer.driver.preflight import check_functions
 from swerl_trainer.driver.resources import training_ranks
-from swerl_trainer.driver.resume import fetch_missing, find_damage_on_nodes, starting_point
+from swerl_trainer.driver.resume import fetched_starting_point, find_damage_on_nodes
 from swerl_trainer.driver.saver import CheckpointSaver
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.status import StatusReporter
@@ -93,10 +93,8 @@ class Training:
 
     async def _resume(self) -> None:
         resume = self._spec.checkpoint.resume
-        if self._mirror is not None:
-            await asyncio.to_thread(fetch_missing, self._mirror, self._store, resume)
         find_damage = partial(find_damage_on_nodes, ranks=training_ranks(self._spec)[0])
-        self._begun_from = await starting_point(self._store, resume, find_damage)
+        self._begun_from = await fetched_starting_point(self._store, self._mirror, resume, find_damage)
         if self._begun_from is not None:
             self._state = TrainingState.from_json(self._begun_from.state)
             logger.info("resuming from %s", self._begun_from.folder, extra=event("Resumed"))

@@ -19,7 +19,7 @@ from typing import Any
 
 from cluster.layout import locked, swerl_home
 from demo.cluster import ROOT
-from demo.environment import ensure
+from tests.environments import environment_of
 
 INSPECT = """
 import json, sys
@@ -67,13 +67,14 @@ IMAGE, IMAGE_PYTHON = "sandbox-base", "3.13"
 
 def inspect_reads(log: Path) -> dict[str, Any]:
     """`log`, the ids of its `samples` as they are read one by one, and their `summaries`."""
-    found: dict[str, Any] = json.loads(_run([str(_inspect()), "-c", INSPECT, str(log)]))
+    found: dict[str, Any] = json.loads(_run([str(environment_of("inspect")), "-c", INSPECT, str(log)]))
     return found
 
 
 def inspect_dump(log: Path) -> dict[str, Any]:
     """What its command line prints of a log."""
-    found: dict[str, Any] = json.loads(_run([str(_inspect().with_name("inspect")), "log", "dump", str(log)]))
+    program = environment_of("inspect").with_name("inspect")
+    found: dict[str, Any] = json.loads(_run([str(program), "log", "dump", str(log)]))
     return found
 
 
@@ -105,13 +106,6 @@ def _packages(name: str, cache: Path) -> Path:
             _run([uv, "pip", "install", "-q", "--no-deps", *target, "-r", str(requirements)])
             partial.rename(folder)
     return folder
-
-
-def _inspect() -> Path:
-    """The interpreter of the environment with the pins of `requirements/inspect.txt`, which is made once."""
-    folder = swerl_home() / "inspect-venv"
-    with locked(folder.with_suffix(".lock")):
-        return ensure(folder, ROOT / "requirements" / "inspect.txt")
 
 
 def _run(command: list[str]) -> str:
