@@ -1,10 +1,12 @@
-"""The plan of a SweRLJob: memory, groups and traffic of its layout, from the model's sizes alone.
+"""The plan of a SweRLJob: memory, groups and traffic of its layout, from the model's sizes alone. Of a SweEval, its
+engines.
 
 Guarantees: pure Python without torch; used by the operator before an attempt takes resources, by the preflight Pod and
 the driver once the model's folder is readable, and by `python -m swerl_trainer.plan`.
 """
 
 from .engine import SHARED_FRACTION
+from .evaluation import evaluation_plan
 from .exchange import models_text, read_models_text
 from .job import JobPlan, Machines, plan_job
 from .known import known_shape
@@ -20,6 +22,7 @@ __all__ = [
     "ModelShape",
     "Models",
     "ShapeError",
+    "evaluation_plan",
     "known_models",
     "known_shape",
     "models_text",

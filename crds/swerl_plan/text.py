@@ -21,6 +21,11 @@ def plan_text(spec: SweRLJobSpec, shape: ModelShape, plan: JobPlan) -> str:
     return "\n".join([_model(shape), *_layout(plan.layout), *_phases(plan), *_engines(spec, plan), *_traffic(plan)])
 
 
+def engines_text(shape: ModelShape, engines: int, gpus: int, memory: EngineMemory) -> str:
+    """The plan of `engines` of `gpus` GPUs each, without a job, in lines."""
+    return f"{_model(shape)}\nengines  {_served(engines, gpus, memory)}"
+
+
 def _model(shape: ModelShape) -> str:
     active = f" ({shape.active / 1e9:.1f} B active)" if shape.experts else ""
     return f"model    {shape.parameters / 1e9:.1f} B parameters{active}, {shape.layers} layers, context {shape.context}"

@@ -8,7 +8,18 @@ import pytest
 from swerl_plan import refusal
 from swerl_trainer.plan import read_job
 
-from .layouts import EXAMPLES, MACHINES, PAGE, examples, models_of, page, plan_of
+from .layouts import (
+    EXAMPLES,
+    MACHINES,
+    PAGE,
+    ROLLOUT_ONLY,
+    ROLLOUT_ONLY_MODEL,
+    examples,
+    models_of,
+    page,
+    plan_of,
+    plan_of_engines,
+)
 
 ROOM = 0.9  # of a GPU, and of what a trainer Pod requests
 
@@ -30,6 +41,11 @@ def test_example_fits_with_room(path: Path) -> None:
     assert plan.warnings == ()
     assert MACHINES.gpu_memory is not None and plan.gpu_peak <= ROOM * MACHINES.gpu_memory
     assert plan.host_budget is not None and plan.host_peak <= ROOM * plan.host_budget
+
+
+def test_engines_of_the_example_without_training_fit() -> None:
+    text, problems = plan_of_engines(ROLLOUT_ONLY, ROLLOUT_ONLY_MODEL)
+    assert "engines  1 of 1 GPUs" in text and not problems
 
 
 @pytest.mark.parametrize("path", examples(), ids=lambda path: str(path.relative_to(EXAMPLES)))

@@ -11,6 +11,18 @@ import pytest
 from swerl_trainer.plan import main
 
 ROOT = Path(__file__).parents[3]
+QWEN3_600M = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 28,
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "tie_word_embeddings": True,
+    "vocab_size": 151_936,
+    "max_position_embeddings": 40_960,
+}
 EXAMPLE = str(ROOT / "examples/swerljob-1x8-4b.yaml")
 
 
@@ -41,6 +53,21 @@ def test_what_cannot_be_read_is_code_2(tmp_path: Path, capsys: pytest.CaptureFix
     assert [main([str(empty)]), main([str(invalid)]), main([str(ROOT / "swerljob.yaml")])] == [2, 2, 2]
     errors = capsys.readouterr().err
     assert "has no SweRLJob" in errors and "spec.model" in errors and "--model" in errors
+
+
+def test_evaluation_has_the_plan_of_its_engines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rollout_only, endpoint = (str(ROOT / f"examples/sweeval{name}.yaml") for name in ("-rollout-only", ""))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_600M))
+    model = ["--model", str(tmp_path)]
+    assert main([rollout_only, *model]) == 0
+    first, engines, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("model    0.6 B parameters") and last == "fits"
+    assert engines.startswith("engines  1 of 1 GPUs, each GPU with 1.1 GiB of weights, a cache of ")
+    assert main([rollout_only, *model, "--gpu-memory", "2"]) == 1
+    assert "refused  an engine of 1 GPU(s) has 0.85 of 2.0 GiB" in capsys.readouterr().out
+    assert [main([rollout_only]), main([endpoint, *model])] == [2, 2]
+    errors = capsys.readouterr().err
+    assert "--model" in errors and "model.endpoint has them" in errors
 
 
 def test_command_needs_no_torch() -> None:
