@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal
 
 from swerl_api import AlgorithmSpec, JudgeSpec, Resources, SweRLJobSpec
 from swerl_api.quantity import parse_quantity
@@ -20,6 +21,7 @@ from .shape import ModelShape
 from .traffic import StepWork, Traffic, step_traffic
 
 RAY_PROCESSES = GIB // 2  # of one Pod
+Role = Literal["engine", "judge"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class JobPlan:
     pods: Mapping[Phase, int]  # host bytes of a trainer Pod
     engine: EngineMemory | None  # None: the job has none
     judge: EngineMemory | None  # None: the job has none, or its model is not known
+    engine_pods: Mapping[Role, int]  # host bytes of a Pod, of engines that have Pods of their own
     traffic: Traffic
     host_budget: int | None  # bytes that a trainer Pod can have, or requests; None: not known
     problems: tuple[str, ...]
@@ -73,7 +76,8 @@ def plan_job(
     pods = {p: layout.ranks_per_pod * m.host_bytes + beside + RAY_PROCESSES for p, m in ranks.items()}
     problems = [*job_problems(spec, shape, machines, judge), *_gpu_problems(ranks, machines)]
     limit, requested = _memory_limit(spec.trainer.resources, machines), _memory_request(spec.trainer.resources)
-    warnings = []
+    engine_pods = _engine_pods(spec, served, judged)
+    warnings = [*_engine_warnings(spec, engine_pods, machines)]
     if limit is not None and max(pods.values()) > limit:
         problems.append(_host_text(pods, limit, "limit or node has"))
     elif requested is not None and max(pods.values()) > requested:
@@ -83,7 +87,19 @@ def plan_job(
             warnings.append(f"a {axis} group spans several Pods, whose network is slower than one node's links")
     traffic = step_traffic(shape, layout, settings, step_work(spec))
     budget = limit if requested is None else requested if limit is None else min(limit, requested)
-    return JobPlan(layout, settings, ranks, pods, served, judged, traffic, budget, tuple(problems), tuple(warnings))
+    return JobPlan(
+        layout,
+        settings,
+        ranks,
+        pods,
+        served,
+        judged,
+        engine_pods,
+        traffic,
+        budget,
+        tuple(problems),
+        tuple(warnings),
+    )
 
 
 def job_problems(
@@ -172,6 +188,23 @@ def _with_engine(
     }
 
 
+def _engine_pods(spec: SweRLJobSpec, served: EngineMemory | None, judged: EngineMemory | None) -> dict[Role, int]:
+    """Host bytes of the Pods of engines; with colocate the policy's run in the trainer's Pods."""
+    of_role: dict[Role, EngineMemory | None] = {"engine": None if spec.colocate else served, "judge": judged}
+    return {role: memory.host + RAY_PROCESSES for role, memory in of_role.items() if memory is not None}
+
+
+def _engine_warnings(spec: SweRLJobSpec, engine_pods: Mapping[Role, int], machines: Machines) -> Iterator[str]:
+    """Of Pods whose limit, or largest node, is below the estimate. It refuses nothing: engines were not measured."""
+    limit = _memory_limit(spec.rollout.resources, machines)
+    for role, needed in engine_pods.items():
+        if limit is not None and needed > limit:
+            yield (
+                f"{'an' if role == 'engine' else 'a'} {role} Pod needs about {needed / GIB:.1f} GiB of host memory, its"
+                f" limit or node has {limit / GIB:.1f} GiB (rollout.resources)"
+            )
+
+
 def _gpu_problems(ranks: Mapping[Phase, Memory], machines: Machines) -> Iterator[str]:
     for phase in PHASES:
         memory = ranks.get(phase)
@@ -184,7 +217,7 @@ def _gpu_problems(ranks: Mapping[Phase, Memory], machines: Machines) -> Iterator
 
 
 def _memory_limit(resources: Resources, machines: Machines) -> int | None:
-    """Host bytes that a trainer Pod can have at most."""
+    """Host bytes that a Pod can have at most."""
     limit = resources.limits.get("memory")
     known = [int(parse_quantity(limit))] if limit is not None else []
     return min([*known, *([machines.host_memory] if machines.host_memory is not None else [])], default=None)

@@ -52,15 +52,19 @@ def _phases(plan: JobPlan) -> Iterator[str]:
 
 def _engines(spec: SweRLJobSpec, plan: JobPlan) -> Iterator[str]:
     if plan.engine is not None:
-        yield f"engines  {_served(spec.rollout.engines, spec.rollout.gpus_per_engine, plan.engine)}"
+        rollout, pod = spec.rollout, plan.engine_pods.get("engine")
+        yield f"engines  {_served(rollout.engines, rollout.gpus_per_engine, plan.engine, pod)}"
     if spec.judge is not None and plan.judge is not None:
-        yield f"judge    {_served(spec.judge.engines, spec.judge.gpus_per_engine, plan.judge)}"
+        pod = plan.engine_pods.get("judge")
+        yield f"judge    {_served(spec.judge.engines, spec.judge.gpus_per_engine, plan.judge, pod)}"
 
 
-def _served(engines: int, gpus: int, memory: EngineMemory) -> str:
-    size = f"{engines} of {gpus} GPUs" if gpus else f"{engines}"
+def _served(engines: int, gpus: int, memory: EngineMemory, pod: int | None = None) -> str:
+    """`pod`: host bytes of a Pod of its own; None: engines run in the trainer's Pods."""
+    size, each = (f"{engines} of {gpus} GPUs", "each GPU") if gpus else (f"{engines}", "each")
     cache = "" if memory.cache is None else f", a cache of {memory.cached_tokens} tokens ({memory.cache / GIB:.1f} GiB)"
-    return f"{size}, each GPU with {memory.weights / GIB:.1f} GiB of weights{cache}"
+    host = "" if pod is None else f", {pod / GIB:.0f} GiB of a Pod's host"
+    return f"{size}, {each} with {memory.weights / GIB:.1f} GiB of weights{cache}{host}"
 
 
 def _traffic(plan: JobPlan) -> Iterator[str]:
