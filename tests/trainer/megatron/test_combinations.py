@@ -28,11 +28,14 @@ DENSE: dict[int, dict[str, dict[str, int]]] = {
         "overlapped": {"minibatches": 2},
         "tensor-interleaved": TENSOR | INTERLEAVED,
         "interleaved-overlapped": INTERLEAVED | {"minibatches": 2},
+        "context-data": CONTEXT,
+        "interleaved-context": INTERLEAVED | CONTEXT,
     },
     8: {
         "tensor-pipeline-context": TENSOR | PIPELINE | CONTEXT,
         "tensor-pipeline-data": TENSOR | PIPELINE,
         "four-interleaved-data": {"pipeline_parallel": 4, "virtual_pipeline": 2},
+        "interleaved-context-data": INTERLEAVED | CONTEXT,
     },
 }
 MIXTURE: dict[int, dict[str, dict[str, int]]] = {
@@ -40,15 +43,23 @@ MIXTURE: dict[int, dict[str, dict[str, int]]] = {
         "tensor-pipeline-experts": TENSOR | PIPELINE | {"expert_parallel": 2},
         "tensor-context-experts": TENSOR | CONTEXT | {"expert_parallel": 4},
         "tensor-interleaved-experts": TENSOR | INTERLEAVED | {"expert_parallel": 2},
+        "experts-data": {"expert_parallel": 2},
+        "context-experts-data": CONTEXT | {"expert_parallel": 2},
     },
-    8: {"all": TENSOR | PIPELINE | CONTEXT | {"expert_parallel": 2}},
+    8: {
+        "all": TENSOR | PIPELINE | CONTEXT | {"expert_parallel": 2},
+        "pipeline-context-experts-data": PIPELINE | CONTEXT | {"expert_parallel": 2},
+    },
 }
 # The first layer of the mixture has no experts: with two layers on two stages the first one has one sender.
 SENDERS = {
     "tensor-pipeline-experts": 3,
     "tensor-context-experts": 4,
     "tensor-interleaved-experts": 4,
+    "experts-data": 2,
+    "context-experts-data": 2,
     "all": 3,
+    "pipeline-context-experts-data": 3,
 }
 
 
