@@ -1,6 +1,6 @@
 """Speed on one GPU, beside what the card could do and what others report: training, rollouts, weight updates.
 
-    python -m tests.gpu.bench [training] [rollout] [weights]     (all when none is named)
+    python -m tests.gpu.bench [training] [mfu] [rollout] [weights]     (all when none is named)
 
 `mfu` is model FLOP/s (`Shape.training_flops`) over PEAK_TFLOPS, the dense bfloat16 peak of the datasheet. A rollout's
 peer is the card's own bound: a decoding step must read every weight and the cache of every sequence once, at the
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from statistics import median
 from typing import Any, Literal, TypeVar
 
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.gpu.record import record
 from tests.gpu.shapes import QWEN3_0_6B, QWEN3_4B, Shape, write_random
 
 T = TypeVar("T")
@@ -73,7 +74,6 @@ class TrainingCase:
 
 AT_16K = TrainingCase(QWEN3_4B, 16_384)
 VARIANTS = (
-    AT_16K,
     replace(AT_16K, variant="compiled"),
     replace(AT_16K, variant="fused_adamw"),
     replace(AT_16K, variant="without_overlap"),
@@ -81,36 +81,36 @@ VARIANTS = (
 
 
 def main(arguments: list[str]) -> int:
-    parts = {"training": training, "rollout": rollout, "weights": weights}
+    parts = {"training": training, "mfu": mfu, "rollout": rollout, "weights": weights}
     parts_to_run = arguments or list(parts)
     if unknown := [name for name in parts_to_run if name not in parts]:
         print(f"tests.gpu.bench: no part {unknown[0]}; there are {', '.join(parts)}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="swerl-gpu-bench-") as folder:
-        return conclude([figure for name in parts_to_run for figure in parts[name](Path(folder))])
+        return conclude([_recorded(figure) for name in parts_to_run for figure in parts[name](Path(folder))])
 
 
-def training(folder: Path) -> list[Figure]:
+def _recorded(figure: Figure) -> Figure:
+    record(figure.name, figure.ours)
+    return figure
+
+
+def training(folder: Path) -> Iterator[Figure]:
     """Tokens per second and MFU of a GRPO step over packed sequences, with and without recomputation."""
-    figures = []
     for shape in (QWEN3_0_6B, QWEN3_4B):
         case = TrainingCase(shape, 8192)
         recomputed = replace(case, recompute="full")
         plain = _isolated(_train, folder, case)
         rate = _isolated(_train, folder, recomputed)
-        figures += [
-            Figure(f"{case.name}_mfu", case.mfu(plain), 1.0, PEER_MFU[shape.name], at_least=True),
-            Figure(f"{recomputed.name}_tokens_per_s", rate, RECOMPUTE_GOAL, plain, at_least=True),
-        ]
-    return [*figures, *_training_at_16k(folder)]
+        yield Figure(f"{case.name}_mfu", case.mfu(plain), 1.0, PEER_MFU[shape.name], at_least=True)
+        yield Figure(f"{recomputed.name}_tokens_per_s", rate, RECOMPUTE_GOAL, plain, at_least=True)
 
 
-def _training_at_16k(folder: Path) -> list[Figure]:
-    """MFU of Qwen3-4B's shape; a case that fails, for lack of memory or of a compiler, is 0 and short."""
-    figures = [Figure(f"{case.name}_mfu", _mfu_or_zero(folder, case), MFU_GOAL, at_least=True) for case in VARIANTS]
-    case = replace(AT_16K, recompute="full")
-    goal = RECOMPUTE_GOAL * MFU_GOAL
-    return [*figures, Figure(f"{case.name}_mfu", _mfu_or_zero(folder, case), goal, at_least=True)]
+def mfu(folder: Path) -> Iterator[Figure]:
+    """MFU of Qwen3-4B's shape at 16k; a case that fails, for lack of memory or of a compiler, is 0 and short."""
+    for case in (AT_16K, replace(AT_16K, recompute="full"), *VARIANTS):
+        goal = MFU_GOAL * (RECOMPUTE_GOAL if case.recompute == "full" else 1)
+        yield Figure(f"{case.name}_mfu", _mfu_or_zero(folder, case), goal, at_least=True)
 
 
 def _mfu_or_zero(folder: Path, case: TrainingCase) -> float:
@@ -121,23 +121,21 @@ def _mfu_or_zero(folder: Path, case: TrainingCase) -> float:
         return 0.0
 
 
-def rollout(folder: Path) -> list[Figure]:
+def rollout(folder: Path) -> Iterator[Figure]:
     """Generated tokens per second at several numbers of requests at once."""
-    figures = []
     bandwidth = _isolated(_bandwidth)
     for shape in (QWEN3_0_6B, QWEN3_4B):
         for batch, rate in zip(BATCHES, _isolated(_generate, folder, shape), strict=True):
             cache = batch * shape.cache_bytes(PROMPT_TOKENS + NEW_TOKENS // 2)
             bound = batch * bandwidth / (2 * shape.parameters + cache)
             name = f"rollout_{shape.name}_batch_{batch}_tokens_per_s"
-            figures.append(Figure(name, rate, ROLLOUT_GOALS[batch], bound, at_least=True))
-    return figures
+            yield Figure(name, rate, ROLLOUT_GOALS[batch], bound, at_least=True)
 
 
-def weights(folder: Path) -> list[Figure]:
+def weights(folder: Path) -> Iterator[Figure]:
     """Seconds in which an engine on the same GPU has all new weights."""
-    shapes = (QWEN3_0_6B, QWEN3_4B)
-    return [Figure(f"weight_update_{s.name}_s", _isolated(_update, folder, s), UPDATE_GOALS[s.name]) for s in shapes]
+    for shape in (QWEN3_0_6B, QWEN3_4B):
+        yield Figure(f"weight_update_{shape.name}_s", _isolated(_update, folder, shape), UPDATE_GOALS[shape.name])
 
 
 def _isolated(work: Callable[..., T], *arguments: Any) -> T:

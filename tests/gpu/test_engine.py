@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
+from tests.gpu.record import record
 from tests.gpu.serving import PROMPT, Answer, engine_of
 from tests.gpu.shapes import QWEN3_0_6B, TINY, Shape
 
@@ -37,6 +38,8 @@ async def test_engine_samples_from_the_model(make_shape: MakeShape, tmp_path: Pa
         answer = await engine.generate(64)
     assert len(answer.tokens) == 64
     gaps = distances(folder, answer)
+    record(f"logprob_distance_{shape.name}_mean", float(gaps.mean()))
+    record(f"logprob_distance_{shape.name}_max", float(gaps.max()))
     assert gaps.mean() < 0.03
     assert gaps.max() < 0.3
 

@@ -14,6 +14,7 @@ from swerl_trainer.engines.links import CudaIpcLink
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
+from tests.gpu.record import record
 from tests.gpu.serving import PROMPT, Answer, Engine, engine_of
 from tests.gpu.shapes import QWEN3_0_6B
 from tests.gpu.sharing import OneRank
@@ -71,6 +72,8 @@ async def test_reward_rises_over_three_steps(model: Path, trainer: MegatronTrain
             samples = [training_sample(*rollout, index=i % GROUP_SIZE) for i, rollout in enumerate(sampled)]
             await engine.client.sleep()
             figures = await asyncio.to_thread(trainer.train_step, policy_batch(samples, ALGORITHM))
+            record(f"reward_of_step_{step + 1}", means[-1])
+            record(f"mismatch_kl_of_step_{step + 1}", figures["mismatch_kl"])
             assert abs(figures["mismatch_kl"]) < MISMATCH
             trainer.release_memory()
             await engine.client.wake()

@@ -14,6 +14,7 @@ from swerl_trainer.engines.links import CudaIpcLink
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
+from tests.gpu.record import record
 from tests.gpu.serving import PROMPT, Answer, Engine, engine_of
 from tests.gpu.shapes import QWEN3_0_6B
 from tests.gpu.sharing import OneRank
@@ -68,7 +69,9 @@ async def test_engine_reads_the_ranks_weights_in_place(shared: SharedGPU) -> Non
     await shared.link.send(1)
     answer = await shared.answer()
     assert answer.version == "1"
-    assert shared.distance(answer) < TOLERANCE
+    distance = shared.distance(answer)
+    record("logprob_distance_of_shared_weights_mean", distance)
+    assert distance < TOLERANCE
 
 
 async def test_engine_sleeps_during_training_and_wakes_with_new_weights(shared: SharedGPU) -> None:
