@@ -1,0 +1,47 @@
+"""The environment of the GPU image resolves: no GPU and no image is needed to see that a pin cannot be installed.
+
+These tests ask the package registry that uv is configured with.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).parents[3] / "requirements"
+PINS = REQUIREMENTS / "trainer-gpu.txt"
+UV = Path(sys.prefix) / "bin/uv"
+TARGET = ["--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_39"]  # of the image's base
+PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;\\]+)", re.MULTILINE)
+
+
+def uv(*arguments: str | Path) -> str:
+    """What uv prints of `uv pip ARGUMENTS`, progress included."""
+    done = subprocess.run([UV, "pip", *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout + done.stderr
+
+
+def resolved(*inputs: str) -> dict[str, str]:
+    """Version of each package that `inputs` of the image need, within the pins."""
+    files = [REQUIREMENTS / name for name in inputs]
+    return dict(PIN.findall(uv("compile", *TARGET, "--no-annotate", "--no-header", "--constraint", PINS, *files)))
+
+
+def test_pins_are_all_that_the_image_needs() -> None:
+    assert resolved("trainer.in") == dict(PIN.findall(PINS.read_text()))
+
+
+def test_transformer_engine_fits_the_pins() -> None:
+    pins, found = dict(PIN.findall(PINS.read_text())), resolved("trainer.in", "trainer-te.in")
+    assert {name: found[name] for name in pins} == pins
+    assert found.keys() >= {"transformer-engine", "transformer-engine-torch", "transformer-engine-cu13"}
+
+
+def test_every_pin_has_a_wheel_for_the_image(tmp_path: Path) -> None:
+    """With one of the pinned hashes; nothing but Transformer Engine is compiled."""
+    options = ["--dry-run", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--target", tmp_path / "site"]
+    said = uv("install", *options, *TARGET, "--requirements", PINS)
+    assert f"Would install {len(PIN.findall(PINS.read_text()))} packages" in said
