@@ -9,12 +9,12 @@ distrib_optimizer, hybrid_optimizer) and those of `swerl_trainer.megatron`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .adapters import trained_parameters
 from .layout import Layout, rank_parameters
-from .shape import ModelShape
+from .shape import GATED_MATRICES, ModelShape
 
 GIB = 2**30
 FP32 = 4
@@ -44,6 +44,7 @@ class TrainingSettings:
     reference: bool  # a frozen copy for a KL penalty
     adapter_rank: int = 0  # of low-rank adapters, which alone are trained; 0: all weights are
     adapter_targets: tuple[str, ...] = ()
+    bucket: int = BUCKET_BYTES  # of weights in one transfer to the engines
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class _Stage:
             "save": self._save(),
         }
         shares_gpu = self.settings.colocate and self.layout.gpus > 0
-        update = self._memory(self._resident(released=shares_gpu) | self._transfer(), trains=True)
+        transfer = self._transfer(whole_model=shares_gpu)
+        update = self._memory(self._resident(released=shares_gpu) | transfer, trains=True)
         return found | {"switch" if shares_gpu else "update": update}
 
     def _memory(self, gpu: Mapping[str, int], host: Mapping[str, int] | None = None, *, trains: bool = False) -> Memory:
@@ -119,9 +121,11 @@ class _Stage:
 
     @property
     def _copied(self) -> int:
-        """Trained weights that exist twice while they move to their buffer: those of one chunk of layers at a time."""
-        trained, embedding = self.trained.all, self.shape.embedding // self.layout.tensor
-        return self.settings.bytes_per_weight * min(trained, trained // self.layout.virtual + embedding)
+        """Trained weights that exist twice while they move to their buffer: those of one chunk of layers at a time, and
+        experts, whose buffer is another one, after the others."""
+        embedding = self.shape.embedding // self.layout.tensor
+        kinds = (self.trained.shared, self.trained.experts)
+        return self.settings.bytes_per_weight * max(min(k, k // self.layout.virtual + embedding) for k in kinds)
 
     @property
     def _offloads(self) -> bool:
@@ -149,11 +153,32 @@ class _Stage:
         reduction = {} if self.layout.gpus else {"reduction": self.gradients}
         return {"activations": self._activations(), **self._logits(), **reduction}
 
-    def _transfer(self) -> dict[str, int]:
-        """Shards of a bucket, its whole tensors, and the flat copy that is sent."""
-        each = self.settings.bytes_per_weight
-        largest = each * max(self.shape.embedding, self.shape.hidden * self.shape.intermediate)
-        return {"bucket": 3 * max(min(BUCKET_BYTES, each * self.shape.parameters), largest)}
+    def _transfer(self, *, whole_model: bool) -> dict[str, int]:
+        """The bucket that engines take, the next one, and what its tensors are gathered from; buckets of the whole
+        model, or of this stage."""
+        each, own = self.settings.bytes_per_weight, replace(self.layout, tensor=1)
+        stage = self.shape.parameters if whole_model else rank_parameters(self.shape, own, self.stage).all
+        sent, embedding = each * stage, each * self._sent_embedding(whole_model)
+        first = max(min(self.settings.bucket, sent), embedding)
+        second = min(self.settings.bucket, max(0, sent - first))
+        return {"bucket": first + second, "gathered": self._gathered(embedding, whole_model)}
+
+    def _gathered(self, embedding: int, whole_model: bool) -> int:
+        """Shards of a tensor and the whole one; two of a fused matrix exist at once, and a merged one also in fp32."""
+        layout, shape = self.layout, self.shape
+        received = whole_model and (layout.pipeline > 1 or layout.expert > 1)
+        copies = 2 if layout.tensor > 1 else int(received)
+        mlp = max(shape.mlp(0), shape.mlp(shape.layers - 1), shape.expert) // GATED_MATRICES
+        matrix = max(mlp, shape.hidden * shape.heads * shape.head_size)
+        merged = 3 * FP32 * matrix if self.settings.adapter_rank else 0
+        return max(copies * embedding, (copies + 2) * self.settings.bytes_per_weight * matrix + merged)
+
+    def _sent_embedding(self, whole_model: bool) -> int:
+        """Parameters of the embedding or output layer among the tensors of an update; adapters leave them as they
+        are."""
+        last = self.stage == self.layout.pipeline - 1 and not self.shape.tied
+        sent = whole_model or (not self.settings.adapter_rank and (self.stage == 0 or last))
+        return self.shape.embedding if sent else 0
 
     def _activations(self) -> int:
         """Micro-batches in flight on this stage keep their layers' activations."""

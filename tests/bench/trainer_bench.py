@@ -17,13 +17,20 @@ from typing import Any
 
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.ports import free_port
-from tests.trainer.megatron.plan_limits import PART_LIMIT, PHASE_LIMIT, SMALLER_STAGE_LIMIT, error_limit
+from tests.trainer.megatron.plan_limits import (
+    PART_LIMIT,
+    PHASE_LIMIT,
+    SMALL_RANK_LIMIT,
+    SMALLER_STAGE_LIMIT,
+    error_limit,
+)
 
 PlanErrors = dict[tuple[str, int, str], float]  # relative errors by layout, rank, and phase or part of a step
 PLAN_FIGURES = {
     PART_LIMIT: "plan_error_of_a_part_largest",
     PHASE_LIMIT: "plan_error_largest",
     SMALLER_STAGE_LIMIT: "plan_error_smaller_stage_save",
+    SMALL_RANK_LIMIT: "plan_error_small_ranks",
 }
 MODEL = Path(__file__).parents[2] / "tiny_model" / "model"
 # Of a step of the demo: episodes, agent.contextTokens, trainer.maxTokensPerGpu.
@@ -106,15 +113,15 @@ def asynchrony(folder: Path) -> list[dict[str, Any]]:
 
 def plan(folder: Path) -> list[dict[str, Any]]:
     """The largest differences between a rank's memory and the plan's."""
-    from tests.trainer.megatron.test_plan import LAYOUTS, deviations, write_model
+    from tests.trainer.megatron.test_plan import CASES, deviations, write_models
 
     folder.mkdir()
-    model = write_model(folder / "model")
-    layouts = list(LAYOUTS)[:1] if QUICK else list(LAYOUTS)
+    models = write_models(folder / "models")
+    cases = list(CASES)[:1] if QUICK else list(CASES)
     errors: PlanErrors = {}
-    for name in layouts:
+    for name in cases:
         (folder / name).mkdir()
-        errors |= {(name, *place): error for place, error in deviations(name, model, folder / name).items()}
+        errors |= {(name, *place): error for place, error in deviations(name, models, folder / name).items()}
     return plan_figures(errors)
 
 

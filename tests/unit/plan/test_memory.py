@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from swerl_plan import known_shape
 from swerl_plan.layout import Layout, rank_parameters
-from swerl_plan.memory import GIB, GPU_RESERVE, TrainingSettings, rank_memory
+from swerl_plan.memory import BUCKET_BYTES, GIB, GPU_RESERVE, TrainingSettings, _Stage, rank_memory
 
 SHAPE = known_shape("Qwen/Qwen3-32B")
 LAYOUT = Layout(pods=4, gpus=4, tensor=4)  # 4 data-parallel copies
@@ -55,6 +55,38 @@ def test_save_of_experts_copies_what_the_rank_owns_of_each_kind() -> None:
     owned = parameters.shared / layout.optimizer_shards + parameters.experts / layout.expert_shards
     written = rank_memory(mixture, layout, SETTINGS)["save"].host["written"]
     assert written == pytest.approx((12 + 2) * owned, rel=1e-6)
+
+
+def test_update_holds_two_buckets_and_the_parts_of_a_tensor() -> None:
+    assert SHAPE is not None
+    update = rank_memory(SHAPE, LAYOUT, SETTINGS)["update"].gpu
+    embedding = 2 * SHAPE.embedding
+    assert embedding > BUCKET_BYTES, "a tensor that is larger than a bucket has one of its own"
+    assert update["bucket"] == embedding + BUCKET_BYTES
+    assert update["gathered"] == 2 * embedding  # its shards and the whole
+    whole = rank_memory(SHAPE, replace(LAYOUT, tensor=1), SETTINGS)["update"].gpu
+    assert whole["gathered"] == 2 * 2 * SHAPE.hidden * SHAPE.intermediate  # gate and up, which one tensor holds
+
+
+def test_middle_stage_sends_no_embedding() -> None:
+    assert SHAPE is not None
+    middle = _Stage(SHAPE, Layout(pods=4, gpus=4, pipeline=4), SETTINGS, 1).phases()["update"].gpu
+    assert middle["bucket"] == 2 * BUCKET_BYTES
+
+
+def test_small_model_is_one_bucket() -> None:
+    assert SHAPE is not None
+    small = replace(SHAPE, layers=1, hidden=64, intermediate=96, heads=4, kv_heads=2, head_size=16, vocabulary=320)
+    update = rank_memory(small, Layout(pods=1, gpus=1), SETTINGS)["update"].gpu
+    assert update["bucket"] == 2 * small.parameters
+
+
+def test_experts_are_copied_to_their_buffer_after_the_others() -> None:
+    mixture, layout = known_shape("Qwen/Qwen3-30B-A3B"), Layout(pods=4, gpus=4, expert=4)
+    assert mixture is not None
+    parameters = rank_parameters(mixture, layout, 0)
+    load = rank_memory(mixture, layout, SETTINGS)["load"].gpu
+    assert load["weights"] == 2 * (parameters.all + max(parameters.shared, parameters.experts))
 
 
 def test_engines_on_the_same_gpu_come_when_gradients_are_gone() -> None:
