@@ -101,3 +101,25 @@ def test_console_takes_connections_of_its_peers_alone(tmp_path: Path) -> None:
 
 def test_console_without_peers_is_closed(tmp_path: Path) -> None:
     assert "ingress" not in manifests(tmp_path, f"console: {CONSOLE}")["NetworkPolicy/demo-console"]["spec"]
+
+
+def test_operator_shows_its_metrics_to_their_peers_and_to_helm_test(tmp_path: Path) -> None:
+    found = manifests(tmp_path, "metrics: {peers: [{podSelector: {matchLabels: {app: proxy}}}]}")
+    policy, deployment = found["NetworkPolicy/demo-operator"], found["Deployment/demo-operator"]
+    spec = policy["spec"]
+    assert spec["policyTypes"] == ["Ingress"] and spec["podSelector"] == deployment["spec"]["selector"]
+    tester = {"app.kubernetes.io/instance": "demo", "app.kubernetes.io/component": "test"}
+    assert tester.items() <= found["Pod/demo-test"]["metadata"]["labels"].items()
+    peers = [{"podSelector": {"matchLabels": tester}}, PROXY]
+    assert spec["ingress"] == [{"ports": [{"port": "health"}]}, {"from": peers, "ports": [{"port": "metrics"}]}]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert [port["name"] for port in container["ports"]] == ["health", "metrics"]
+
+
+def test_operator_without_peers_shows_its_metrics_to_helm_test_alone(tmp_path: Path) -> None:
+    policy = manifests(tmp_path, "metrics: {peers: []}")["NetworkPolicy/demo-operator"]
+    assert [len(rule.get("from", [])) for rule in policy["spec"]["ingress"]] == [0, 1]
+
+
+def test_operator_has_no_network_policy_on_request(tmp_path: Path) -> None:
+    assert "NetworkPolicy/demo-operator" not in manifests(tmp_path, "networkPolicy: {enabled: false}")
