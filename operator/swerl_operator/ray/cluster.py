@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swerl_api import RayPods, RayPodTemplate, Resources
+from swerl_api.addresses import ANY, ANY_IPV4
 from swerl_api.names import RAY_AGENT_PORT, ROLE_DRIVER, ROLE_LABEL, ROLE_TRAIN
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.pod_security import RESTRICTED, pod_security
@@ -35,6 +36,9 @@ AGENT_PORTS = {
     "runtime-env-agent-port": "52367",
     "metrics-export-port": str(RAY_METRICS_PORT),
 }
+POD_IP = "SWERL_POD_IP"
+# Part of KubeRay's shell command. Ray's dashboard listens on one family; the operator uses that of the Pod's address.
+DASHBOARD_HOST = f"$([[ ${POD_IP} == *:* ]] && echo {ANY} || echo {ANY_IPV4})"
 GRACE_SECONDS = 10  # from SIGTERM to SIGKILL: nothing is saved on the way out, checkpoints are atomic
 MINIMUM_OBJECT_STORE = 80 * 2**20  # bytes; Ray refuses less than 75 MB
 OBJECT_STORE_SHARE = 2  # Ray gets one part in this many of shared memory, torch the rest
@@ -111,7 +115,7 @@ def ray_cluster(plan: RayClusterPlan) -> Json:
             "enableInTreeAutoscaling": False,
             "headGroupSpec": {
                 "serviceType": "ClusterIP",
-                "rayStartParams": {"dashboard-host": "0.0.0.0", **_ray_start(plan)},
+                "rayStartParams": {"dashboard-host": DASHBOARD_HOST, **_ray_start(plan)},
                 "resources": _ray_resources(head),
                 "template": pod_template(plan, head),
             },
@@ -197,6 +201,7 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) ->
     if group.role == ROLE_DRIVER:
         ports = {"gcs": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
         container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+        container["env"] += [{"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     if plan.pods.host_network:  # the scheduler then gives no node two Ray Pods, whose ports are the same
         agent = {"name": "agent", "containerPort": RAY_AGENT_PORT, "hostPort": RAY_AGENT_PORT}
         container["ports"] = [*container.get("ports", []), agent]
