@@ -132,6 +132,14 @@ def _gvisor() -> Target:
     )
 
 
+def _helm() -> Target:
+    """With stamps of its own Makefile: its version, and the Kubernetes 1.x of charts that are rendered without one."""
+    module, minor = "helm.sh/helm/v3", _pin("helm", "k8s.io/client-go").split(".")[1]
+    minors = (f"pkg/{each}.k8sVersionMinor={minor}" for each in ("chartutil", "lint/rules"))
+    flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={_pin('helm', module)}", *minors))
+    return Target("helm", (f"{module}/cmd/helm",), 2, ldflags=" ".join(flags))
+
+
 def _buildx() -> Target:
     """For tests of the release: the program that reads its bake file."""
     module = "github.com/docker/buildx"
@@ -153,7 +161,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "coredns": lambda: Target("coredns", ("swerl.dev/cluster/coredns",), 2),
     "kuberay": _kuberay,
     "gate": lambda: Target("gate", ("swerl.dev/cluster/gate",), 0.1),
-    "helm": lambda: Target("helm", ("helm.sh/helm/v3/cmd/helm",), 2),
+    "helm": _helm,
     "gvisor": _gvisor,
     "kwok": _kwok,
     "agent-sandbox": _agent_sandbox,
