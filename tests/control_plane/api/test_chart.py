@@ -12,7 +12,7 @@ from tests.conftest import one_at_a_time
 
 from .conftest import ROOT, Kubectl, helm
 
-KINDS = "all,sa,role,rolebinding,lease,cm,secret"
+KINDS = "all,sa,role,rolebinding,lease,cm,secret,networkpolicy"
 CLUSTER_KINDS = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
 
 
@@ -71,6 +71,24 @@ def test_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, dr
 def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:
     done = helm(kubeconfig, "install", "bad", str(ROOT / "charts"), "-n", namespace, "--set", "replicas=-1")
     assert done.returncode != 0 and "replicas" in done.stderr
+
+
+def test_install_prints_no_warning_where_pod_security_warns(
+    kubeconfig: str, kubectl: Kubectl, namespace: str, release: str
+) -> None:
+    level = "pod-security.kubernetes.io/warn"
+    values = ("--set", f"console.enabled=true,console.claim=none,replicas=2,namespaces={{{namespace}}}")
+    assert kubectl("label", "namespace", namespace, f"{level}=restricted").returncode == 0
+    try:
+        plain = kubectl("run", "plain", "--image=none.invalid/none", "-n", namespace, "--dry-run=server")
+        done = helm(
+            kubeconfig, "install", f"{release}-w", str(ROOT / "charts"), "-n", namespace, "--skip-crds", *values
+        )
+    finally:
+        helm(kubeconfig, "uninstall", f"{release}-w", "-n", namespace)
+        kubectl("label", "namespace", namespace, f"{level}-")
+    assert "would violate PodSecurity" in plain.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_upgrade_writes_the_crds_and_a_rollback_keeps_them(
