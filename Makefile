@@ -104,10 +104,14 @@ test-kueue: venv cluster images ## build and install Kueue, test groups of sandb
 	$(PYTEST) tests/kueue
 
 # A cluster of its own, which no other suite uses, beside the default one; it is removed also when a test fails.
-IPV6_CLUSTER := SWERL_CLUSTER_NAME=test-ipv6 SWERL_IP_FAMILIES=IPv4,IPv6 KUBECONFIG=
-test-ipv6: venv ## start a second, dual-stack cluster, test sandboxes and policies over IPv6, remove it
+test-ipv6: venv ## start a second cluster, dual stack and then without IPv4, test sandboxes, policies and a job over IPv6
+	@for families in IPv4,IPv6 IPv6; do $(MAKE) --no-print-directory test-families FAMILIES=$$families || exit 1; done
+
+.PHONY: test-families
+IPV6_CLUSTER = SWERL_CLUSTER_NAME=test-ipv6 SWERL_IP_FAMILIES=$(FAMILIES) KUBECONFIG=
+test-families:
 	@trap '$(IPV6_CLUSTER) $(PYTHON) -m cluster down --purge' EXIT && export $(IPV6_CLUSTER) && \
-	$(PYTHON) -m cluster up && $(PYTHON) -m images sandbox-base && $(PYTEST) tests/ipv6
+	$(PYTHON) -m cluster up && $(PYTHON) -m images && $(PYTEST) tests/ipv6
 
 test-docker: venv ## build and push the images with a docker, and those of a release with a BuildKit, started for it
 	$(PYTEST) tests/docker

@@ -76,7 +76,7 @@ def apply(cluster: Cluster) -> None:
 
 
 def _coredns(cluster: Cluster) -> list[Json]:
-    upstream = network.nameservers()
+    upstream = network.nameservers(cluster.families)
     forward = f"    forward . {' '.join(upstream)}\n" if upstream else ""
     corefile = _COREFILE.format(forward=forward)
     rules = [

@@ -35,12 +35,16 @@ def write(cluster: Cluster, *, pause_image: str) -> None:
         cluster.state / "kubelet.json": kubelet(cluster),
         audit_policy(cluster): _AUDIT_POLICY,
         cluster.state / "runsc.toml": runsc(cluster),
-        cluster.state / "resolv.conf": "".join(f"nameserver {address}\n" for address in network.nameservers()),
+        cluster.state / "resolv.conf": _resolv_conf(cluster),
     }
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+
+def _resolv_conf(cluster: Cluster) -> str:
+    return "".join(f"nameserver {address}\n" for address in network.nameservers(cluster.families))
 
 
 def registry(cluster: Cluster, address: str, *, read_only: bool) -> str:

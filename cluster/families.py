@@ -1,4 +1,4 @@
-"""IP families of a cluster, named as Kubernetes names them (`ipFamilies`): IPv4, or both with IPv4 first."""
+"""IP families of a cluster, named as Kubernetes names them (`ipFamilies`): IPv4, both with IPv4 first, or IPv6."""
 
 import ipaddress
 import json
@@ -12,6 +12,8 @@ Families = tuple[str, ...]
 IPV4, IPV6 = "IPv4", "IPv6"
 SINGLE_STACK: Families = (IPV4,)
 DUAL_STACK: Families = (IPV4, IPV6)
+IPV6_ONLY: Families = (IPV6,)
+_CHOICES = SINGLE_STACK, DUAL_STACK, IPV6_ONLY
 ULA_PREFIX = "fd73:7765:726c"  # RFC 4193, of this project's clusters: "swerl" in ASCII
 _VARIABLE = "SWERL_IP_FAMILIES"
 _IPV6_SETTINGS = Path("/proc/sys/net/ipv6")
@@ -23,8 +25,8 @@ def requested() -> Families | None:
     if not text:
         return None
     families = tuple(part.strip() for part in text.split(","))
-    if families not in (SINGLE_STACK, DUAL_STACK):
-        raise ClusterError(f"{_VARIABLE}={text}: use {','.join(SINGLE_STACK)} or {','.join(DUAL_STACK)}")
+    if families not in _CHOICES:
+        raise ClusterError(f"{_VARIABLE}={text}: use {' or '.join(','.join(choice) for choice in _CHOICES)}")
     return families
 
 
@@ -37,6 +39,11 @@ def check_kernel(families: Families) -> None:
 def family_of(address: str) -> str:
     """The family of an address or network."""
     return IPV6 if ":" in address else IPV4
+
+
+def url_host(address: str) -> str:
+    """The address as URLs have it: one of IPv6 in brackets."""
+    return f"[{address}]" if family_of(address) == IPV6 else address
 
 
 def routed_networks(family: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

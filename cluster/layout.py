@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import ClusterError
-from cluster.families import IPV6, SINGLE_STACK, ULA_PREFIX, Families, routed_networks
+from cluster.families import IPV4, IPV6, SINGLE_STACK, ULA_PREFIX, Families, routed_networks, url_host
 
 RUN_FOLDER = Path("/run/swerl")
 DEFAULT_NAME = "default"
@@ -82,59 +82,59 @@ class Cluster:
         return self.run / "containerd.sock"
 
     @property
+    def host_ips(self) -> tuple[str, ...]:
+        """The machine's end of the link to the node: an address of each family. The following are alike."""
+        return self._of_families(f"10.200.{self.index}.1", f"{self._ula(1)}::1")
+
+    @property
+    def node_ips(self) -> tuple[str, ...]:
+        return self._of_families(f"10.200.{self.index}.2", f"{self._ula(1)}::2")
+
+    @property
+    def link_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(f"10.200.{self.index}.0/24", f"{self._ula(1)}::/64")
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(f"10.{244 - self.index}.0.0/16", f"{self._ula(2)}::/64")
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        return self._of_families(f"10.{96 + self.index}.0.0/16", f"{self._ula(3)}::/112")
+
+    @property
     def host_ip(self) -> str:
-        """The machine's end of the link to the node."""
-        return f"10.200.{self.index}.1"
+        """`host_ips` of the first family; the following are alike."""
+        return self.host_ips[0]
 
     @property
     def node_ip(self) -> str:
-        return f"10.200.{self.index}.2"
+        return self.node_ips[0]
 
     @property
     def link_cidr(self) -> str:
-        return f"10.200.{self.index}.0/24"
+        return self.link_cidrs[0]
 
     @property
     def pod_cidr(self) -> str:
-        return f"10.{244 - self.index}.0.0/16"
+        return self.pod_cidrs[0]
 
     @property
     def service_cidr(self) -> str:
-        return f"10.{96 + self.index}.0.0/16"
+        return self.service_cidrs[0]
 
     @property
     def kubernetes_ip(self) -> str:
         """ClusterIP of the `kubernetes` Service."""
-        return f"10.{96 + self.index}.0.1"
+        return str(ipaddress.ip_network(self.service_cidr)[1])
 
     @property
     def dns_ip(self) -> str:
-        return f"10.{96 + self.index}.0.10"
-
-    @property
-    def host_ips(self) -> tuple[str, ...]:
-        """`host_ip`, and that of IPv6 in a dual-stack cluster; the following alike."""
-        return self._of_families(self.host_ip, f"{self._ula(1)}::1")
-
-    @property
-    def node_ips(self) -> tuple[str, ...]:
-        return self._of_families(self.node_ip, f"{self._ula(1)}::2")
-
-    @property
-    def link_cidrs(self) -> tuple[str, ...]:
-        return self._of_families(self.link_cidr, f"{self._ula(1)}::/64")
-
-    @property
-    def pod_cidrs(self) -> tuple[str, ...]:
-        return self._of_families(self.pod_cidr, f"{self._ula(2)}::/64")
-
-    @property
-    def service_cidrs(self) -> tuple[str, ...]:
-        return self._of_families(self.service_cidr, f"{self._ula(3)}::/112")
+        return str(ipaddress.ip_network(self.service_cidr)[10])
 
     @property
     def server(self) -> str:
-        return f"https://{self.node_ip}:6443"
+        return f"https://{url_host(self.node_ip)}:6443"
 
     @property
     def registry_port(self) -> int:
@@ -142,7 +142,8 @@ class Cluster:
         return REGISTRY_PORT + self.index
 
     def _of_families(self, ipv4: str, ipv6: str) -> tuple[str, ...]:
-        return (ipv4, ipv6) if IPV6 in self.families else (ipv4,)
+        of_family = {IPV4: ipv4, IPV6: ipv6}
+        return tuple(of_family[family] for family in self.families)
 
     def _ula(self, network: int) -> str:
         return f"{ULA_PREFIX}:{network}{self.index:02x}"

@@ -3,7 +3,7 @@
 Guarantees: addresses, routes, firewall tables and every Pod's interface live in the namespace `swerl<index>` and vanish
 with it; on the machine itself there is one veth link, two routes, and one nftables table, all of the same name.
 Pods reach the outside through the machine (masqueraded); the machine reaches Pods and Services by address.
-A dual-stack cluster adds routes and a table of IPv6: Pods reach the machine over it, and nothing beyond.
+IPv6 has routes and a table of its own: Pods reach the machine over it, and nothing beyond.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster import process
 from cluster.errors import ClusterError
-from cluster.families import IPV6
+from cluster.families import IPV4, IPV6, Families
 from cluster.layout import Cluster
 
 UPLINK = "uplink"  # the node's end of the link; Pod interfaces are veth*
@@ -24,7 +24,7 @@ _NODE_SETTINGS = {
     "net.ipv6.conf.all.disable_ipv6": "1",
     "net.ipv6.conf.default.disable_ipv6": "1",
 }
-_DUAL_STACK_SETTINGS = {
+_IPV6_SETTINGS = {
     "net.ipv6.conf.all.disable_ipv6": "0",
     "net.ipv6.conf.default.disable_ipv6": "0",
     "net.ipv6.conf.all.forwarding": "1",
@@ -37,9 +37,9 @@ def up(cluster: Cluster) -> None:
     """Makes namespace, link, addresses, routes and masquerading; leaves alone what is there."""
     if not Path(f"/run/netns/{cluster.label}").exists():
         _ip("netns", "add", cluster.label)
-    dual_stack = IPV6 in cluster.families
-    for name, value in (_NODE_SETTINGS | (_DUAL_STACK_SETTINGS if dual_stack else {})).items():
-        needed = dual_stack or not name.startswith("net.ipv6")
+    ipv6 = IPV6 in cluster.families
+    for name, value in (_NODE_SETTINGS | (_IPV6_SETTINGS if ipv6 else {})).items():
+        needed = ipv6 or not name.startswith("net.ipv6")
         _in_node(cluster, "sysctl", "-qw", f"{name}={value}", check=needed)
     if not Path(f"/sys/class/net/{cluster.label}").exists():
         _ip(
@@ -58,16 +58,12 @@ def up(cluster: Cluster) -> None:
             "netns",
             cluster.label,
         )
-    _ip("addr", "replace", f"{cluster.host_ip}/24", "dev", cluster.label)
     _ip("link", "set", cluster.label, "up")
     _in_node(cluster, "ip", "link", "set", "lo", "up")
-    _in_node(cluster, "ip", "addr", "replace", f"{cluster.node_ip}/24", "dev", UPLINK)
     _in_node(cluster, "ip", "link", "set", UPLINK, "up")
-    _in_node(cluster, "ip", "route", "replace", "default", "via", cluster.host_ip)
-    for cidr in (cluster.pod_cidr, cluster.service_cidr):
-        _ip("route", "replace", cidr, "via", cluster.node_ip)
-    _enable_forwarding(cluster)
-    if dual_stack:
+    if IPV4 in cluster.families:
+        _add_ipv4(cluster)
+    if ipv6:
         _add_ipv6(cluster)
 
 
@@ -98,8 +94,10 @@ def mtu() -> int:
     return int(Path(f"/sys/class/net/{routes[0]['dev']}/mtu").read_text()) if routes else 1500
 
 
-def nameservers() -> list[str]:
-    """The machine's resolvers that a Pod can reach."""
+def nameservers(families: Families) -> list[str]:
+    """The machine's resolvers that a Pod can reach: none over IPv6, which the machine does not forward."""
+    if IPV4 not in families:
+        return []
     for path in (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf")):
         if path.exists():
             rows = [line.split() for line in path.read_text().splitlines()]
@@ -108,6 +106,16 @@ def nameservers() -> list[str]:
             if usable:
                 return usable
     return []
+
+
+def _add_ipv4(cluster: Cluster) -> None:
+    """Addresses, routes and masquerading of IPv4."""
+    _ip("addr", "replace", f"{cluster.host_ip}/24", "dev", cluster.label)
+    _in_node(cluster, "ip", "addr", "replace", f"{cluster.node_ip}/24", "dev", UPLINK)
+    _in_node(cluster, "ip", "route", "replace", "default", "via", cluster.host_ip)
+    for cidr in (cluster.pod_cidr, cluster.service_cidr):
+        _ip("route", "replace", cidr, "via", cluster.node_ip)
+    _enable_forwarding(cluster)
 
 
 def _enable_forwarding(cluster: Cluster) -> None:
@@ -137,12 +145,12 @@ table ip {cluster.label} {{
 
 def _add_ipv6(cluster: Cluster) -> None:
     """IPv6 between the machine and the node; the machine forwards none, so its own routes stay as they are."""
-    host, node = cluster.host_ips[1], cluster.node_ips[1]
+    host, node = cluster.host_ips[-1], cluster.node_ips[-1]
     _run(["sysctl", "-qw", f"net.ipv6.conf.{cluster.label}.disable_ipv6=0"])
     _ip("addr", "replace", f"{host}/64", "dev", cluster.label, "nodad")
     _in_node(cluster, "ip", "addr", "replace", f"{node}/64", "dev", UPLINK, "nodad")
     _in_node(cluster, "ip", "-6", "route", "replace", "default", "via", host)
-    for cidr in (cluster.pod_cidrs[1], cluster.service_cidrs[1]):
+    for cidr in (cluster.pod_cidrs[-1], cluster.service_cidrs[-1]):
         _ip("-6", "route", "replace", cidr, "via", node)
     table = f"""add table ip6 {cluster.label}
 delete table ip6 {cluster.label}

@@ -3,7 +3,7 @@
 Guarantees: packets of an address in the Pod network that belongs to no known Pod are dropped in both directions. A new
 Pod therefore never sends a packet that its policies deny, and none while the enforcer is down. Rule changes are atomic;
 replies to allowed connections pass; the node reaches its Pods (probes); Pods reach the node's addresses only where a
-policy allows it; sources are checked against spoofing. Only Pods of a dual-stack cluster have IPv6, under the same
+policy allows it; sources are checked against spoofing. Pods have IPv6 only in clusters with that family, under the same
 rules.
 
 Bounds: one node, Pods with their own network namespace; connections made before a policy are not cut.

@@ -1,8 +1,8 @@
 """From Pods, namespaces and policies to one nftables table; pure.
 
 Pods with the same policies share a chain; a verdict map finds it by address, so a thousand equal sandboxes need one
-chain. Chains return on a match and drop at their end; they see packets after Service translation. IPv6 is dropped
-unless the scope has it; then Pods share their chains between the families, and each family has sets of its own.
+chain. Chains return on a match and drop at their end; they see packets after Service translation. A family is
+dropped unless the scope has it; Pods share their chains between the families, and each family has sets of its own.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"  
 
 @dataclass(frozen=True)
 class Scope:
-    """Where the rules apply: one value of each family, IPv4 first."""
+    """Where the rules apply: one value of each family."""
 
     pod_cidrs: tuple[str, ...]
     host_ips: tuple[str, ...]  # the machine's own end of the node's uplink: it counts as the node
@@ -206,7 +206,7 @@ def _chain(name: str, lines: list[str]) -> str:
 
 def _hooks(scope: Scope) -> str:
     places = list(zip(scope.families, scope.pod_cidrs, scope.host_ips, strict=True))
-    spoofed = ['iifname "veth*" meta nfproto ipv4 fib saddr . iif oif missing counter drop', *_spoofed_ipv6(scope)]
+    spoofed = [*_spoofed_ipv4(scope), *_spoofed_ipv6(scope)]
     to_node = [_NEIGHBOURS] if IPV6 in scope.families else []
     to_node += [line for family, cidr, _ in places for line in _to_node(_LAYERS[family], cidr)]
     forwarded = [
@@ -223,6 +223,12 @@ def _hooks(scope: Scope) -> str:
 def _hook(name: str, place: str, lines: list[str]) -> str:
     rules = "".join(f"    {line}\n" for line in lines)
     return f"  chain {name} {{\n    type filter hook {place}; policy accept;\n{rules}  }}\n"
+
+
+def _spoofed_ipv4(scope: Scope) -> list[str]:
+    if IPV4 not in scope.families:
+        return ['iifname "veth*" meta nfproto ipv4 counter drop']
+    return ['iifname "veth*" meta nfproto ipv4 fib saddr . iif oif missing counter drop']
 
 
 def _spoofed_ipv6(scope: Scope) -> list[str]:

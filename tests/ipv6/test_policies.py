@@ -9,16 +9,16 @@ import pytest
 from cluster.layout import Cluster
 from tests.control_plane.cluster.probe_namespace import Json, ProbeNamespace
 from tests.control_plane.cluster.test_netpol import CLIENT, PORTS, policies, policy, reached
-from tests.ipv6.conftest import addresses
+from tests.ipv6.conftest import ipv6_address
 
 __all__ = ["policies"]
 
 EVERYTHING = {"pod", "other port", "other namespace", "service", "apiserver"}
 
 
-def dual_stack_service(name: str, role: str) -> Json:
+def service_of_ipv6(name: str, role: str) -> Json:
     spec = {
-        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilyPolicy": "PreferDualStack",
         "selector": {"role": role},
         "ports": [{"port": 80, "targetPort": 8080}],
     }
@@ -31,19 +31,19 @@ def targets(running: Cluster, probes: ProbeNamespace, other_probes: ProbeNamespa
     probes.apply(
         probes.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
         probes.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=PORTS),
-        dual_stack_service("server", "server"),
+        service_of_ipv6("server", "server"),
     )
     other_probes.apply(other_probes.pod("server", "serve", "8080", labels={"role": "server"}, ports=PORTS))
     probes.wait_running("client", "server")
     other_probes.wait_running("server")
-    server, other = (addresses(place.get("pod", "server"))[1] for place in (probes, other_probes))
+    server, other = (ipv6_address(place.get("pod", "server")) for place in (probes, other_probes))
     [service] = [ip for ip in probes.get("service", "server")["spec"]["clusterIPs"] if ":" in ip]
     return {
         "pod": f"tcp:[{server}]:8080",
         "other port": f"tcp:[{server}]:8081",
         "other namespace": f"tcp:[{other}]:8080",
         "service": f"tcp:[{service}]:80",
-        "apiserver": f"tcp:[{running.node_ips[1]}]:6443",
+        "apiserver": f"tcp:[{running.node_ips[-1]}]:6443",
         "link-local": "linklocal:6443",
     }
 
@@ -72,7 +72,7 @@ def test_selected_pods_are_reached_at_the_allowed_port_also_by_their_service(
 @pytest.mark.usefixtures("policies")
 def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace, targets: dict[str, str]) -> None:
     other = targets["other namespace"].removeprefix("tcp:[").partition("]")[0]
-    block = {"ipBlock": {"cidr": "::/0", "except": [running.link_cidrs[1], f"{other}/128"]}}
+    block = {"ipBlock": {"cidr": "::/0", "except": [running.link_cidrs[-1], f"{other}/128"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 6443}]}
     probes.apply(policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
     assert reached(probes, targets, {"pod", "service"}) == {"pod", "service"}

@@ -17,7 +17,7 @@ from swerl_operator.ray.jobs import RayHead, RayJobs
 
 from cluster.layout import Cluster
 from tests.control_plane.sandboxes.conftest import User, inside
-from tests.ipv6.conftest import addresses, reached
+from tests.ipv6.conftest import ipv6_address, reached
 
 ANSWERS = {"/workers": {"workers": [{"is_healthy": True}]}, "/api/jobs/run-1": {"status": "RUNNING"}}
 SERVER = f"""
@@ -41,7 +41,7 @@ FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], t
 async def test_operator_reaches_the_head_and_its_router_at_an_ipv6_address(user: User) -> None:
     await user.declare("head", egress="allow", command=["python3", "-c", SERVER])
     await user.phase("head", "Ready")
-    head = RayHead(addresses((await user.pods("head"))["swesb-head-0"])[1], RayCredentials("token", "key"))
+    head = RayHead(ipv6_address((await user.pods("head"))["swesb-head-0"]), RayCredentials("token", "key"))
     async with RayJobs() as jobs:
         state = await jobs.driver(head, "run-1")
         assert (state.phase, state.message) == ("running", "")
@@ -54,7 +54,7 @@ async def gateway(running: Cluster) -> AsyncIterator[Relay]:
     async with (
         aiohttp.ClientSession() as session,
         Relay(
-            ChatCompletions("http://127.0.0.1:9", session, model="policy"), host="::", address=running.host_ips[1]
+            ChatCompletions("http://127.0.0.1:9", session, model="policy"), host="::", address=running.host_ips[-1]
         ) as gateway,
     ):
         yield gateway
@@ -66,10 +66,10 @@ async def test_sandbox_reaches_the_gateway_at_its_ipv6_url_only_when_allowed(
     for name, egress in (("agent", "allow"), ("closed", "none")):
         await user.declare(name, egress=egress)
         await user.phase(name, "Ready")
-    assert gateway.url.startswith(f"http://[{running.host_ips[1]}]:")
+    assert gateway.url.startswith(f"http://[{running.host_ips[-1]}]:")
     with gateway.episode(AgentSpec(), routing_key="a", temperature=1.0) as (endpoint, _):
         url = f"{endpoint.base_url}/models"
         answer = await inside(kubeconfig, user.namespace, "swesb-agent-0", "python3", "-c", FETCH, url)
         assert [model["id"] for model in json.loads(answer)["data"]] == ["policy"]
-        target = {"gateway": (running.host_ips[1], int(gateway.url.rpartition(":")[2]))}
+        target = {"gateway": (running.host_ips[-1], int(gateway.url.rpartition(":")[2]))}
         assert await reached(kubeconfig, user.namespace, "swesb-closed-0", target) == set()

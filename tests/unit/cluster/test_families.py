@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import components, configs, families, layout
+from cluster import components, configs, families, layout, network
 from cluster.errors import ClusterError
-from cluster.families import DUAL_STACK, SINGLE_STACK
+from cluster.families import DUAL_STACK, IPV6_ONLY, SINGLE_STACK
 from cluster.layout import Cluster
 from cluster.process import Daemon
 
@@ -31,7 +31,14 @@ def reserve(run_folder: Path, tmp_path: Path) -> Reserve:
 
 
 @pytest.mark.parametrize(
-    ("text", "requested"), [("", None), ("IPv4", SINGLE_STACK), ("IPv4,IPv6", DUAL_STACK), ("IPv4, IPv6", DUAL_STACK)]
+    ("text", "requested"),
+    [
+        ("", None),
+        ("IPv4", SINGLE_STACK),
+        ("IPv4,IPv6", DUAL_STACK),
+        ("IPv4, IPv6", DUAL_STACK),
+        ("IPv6", IPV6_ONLY),
+    ],
 )
 def test_families_are_read_from_one_variable(
     text: str, requested: families.Families | None, monkeypatch: pytest.MonkeyPatch
@@ -40,10 +47,10 @@ def test_families_are_read_from_one_variable(
     assert families.requested() == requested
 
 
-@pytest.mark.parametrize("text", ["IPv6", "IPv6,IPv4", "ipv4", "IPv4,IPv4"])
+@pytest.mark.parametrize("text", ["IPv6,IPv4", "ipv4", "IPv4,IPv4"])
 def test_other_families_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWERL_IP_FAMILIES", text)
-    with pytest.raises(ClusterError, match="use IPv4 or IPv4,IPv6"):
+    with pytest.raises(ClusterError, match="use IPv4 or IPv4,IPv6 or IPv6"):
         families.requested()
 
 
@@ -83,3 +90,13 @@ def test_single_stack_cluster_knows_no_ipv6(tmp_path: Path, name: str) -> None:
     cluster = Cluster("default", 0, tmp_path)
     assert not any(families.ULA_PREFIX in text or "::" in text for text in components.ALL[name](cluster).argv)
     assert "::" not in configs.cni(cluster) + configs.kubelet(cluster)
+
+
+def test_cluster_without_ipv4_has_no_address_of_it_but_loopback(tmp_path: Path) -> None:
+    cluster = Cluster("second", 1, tmp_path, families=IPV6_ONLY)
+    started = "".join(text for name in components.ALL for text in components.ALL[name](cluster).argv)
+    assert "10." not in started.replace("127.0.0.1:10", "")
+    assert json.loads(configs.cni(cluster))["plugins"][0]["ipam"]["routes"] == [{"dst": "::/0"}]
+    assert network.nameservers(cluster.families) == []
+    assert (cluster.server, cluster.dns_ip) == ("https://[fd73:7765:726c:101::2]:6443", "fd73:7765:726c:301::a")
+    assert json.loads(configs.kubelet(cluster))["clusterDNS"] == [cluster.dns_ip]

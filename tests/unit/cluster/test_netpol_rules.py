@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.families import DUAL_STACK
+from cluster.families import DUAL_STACK, IPV6_ONLY
 from cluster.netpol import objects
 from cluster.netpol.objects import ObservedObjects, selects
 from cluster.netpol.rules import EMPTY, Rules, Scope, render
@@ -159,6 +159,14 @@ def test_unknown_and_link_local_sources_are_dropped_in_a_dual_stack_cluster() ->
         'iifname "veth*" ip6 saddr != fd73::/64 counter drop',
     ):
         assert line in table
+
+
+def test_rules_without_ipv4_drop_its_packets_and_name_no_address_of_it() -> None:
+    table = EMPTY.table(Scope(("fd73::/64",), ("fd73:1::1",), "uplink"))
+    assert 'iifname "veth*" meta nfproto ipv4 counter drop' in table and "ip saddr" not in table
+    assert "ip6 daddr fd73::/64 ip6 daddr != @known6 counter drop" in table
+    rules = render(_observed([_dual_stack_pod("x")], deny=_DENY), IPV6_ONLY)
+    assert rules.known == set(rules.egress) == {"fd73::2"}
 
 
 def test_one_more_dual_stack_pod_changes_a_set_of_each_family() -> None:
