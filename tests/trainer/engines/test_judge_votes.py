@@ -1,4 +1,4 @@
-"""The judge with engines of its own: a real model behind a real router votes on the steps of an episode."""
+"""The judge with engines of its own: a real model behind a real router votes on the steps of an episode, over IPv6."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.agent_spec import judge_spec
 
 VOTE = r"\boxed{1}"
+HOST = "::1"
 STEP = {"step_idx": 0, "action": "ls", "returncode": 0, "output_head": "f", "output_tail": "f", "output_len": 1}
 
 
@@ -49,10 +50,11 @@ async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
     fix_answer(folder)
     server = ServerSettings(model=str(folder), dtype="float32", gpus=0, context_tokens=4096)
     async with aiohttp.ClientSession() as http:
-        router = Router.on("127.0.0.1", http, logs / "judge-router.log")
-        pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", "127.0.0.1")], router, http, "judge")
+        router = Router.on(HOST, http, logs / "judge-router.log")
+        pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", HOST)], router, http, "judge")
         try:
             await pool.start()
+            assert router.url.startswith("http://[::1]:")
             spec = judge_spec(max_tokens=64, context_tokens=4096, timeout_seconds=60)
             yield Judge(SGLangEngine(router.url, http), HFTokenizer(folder), spec)
         finally:
