@@ -80,6 +80,7 @@ class JobReason:
     CLUSTER_RUNNING = "ClusterRunning"
     CLUSTER_DELETED = "ClusterDeleted"
     POD_UNSCHEDULABLE = "PodUnschedulable"
+    POD_DISRUPTED = "PodDisrupted"  # it leaves its node: evicted, drained, preempted
     POD_REFUSED = "PodRefused"  # by admission: a quota, a LimitRange, Pod Security, a webhook
     DRIVER_SUBMITTED = "DriverSubmitted"
     DRIVER_RUNNING = "DriverRunning"

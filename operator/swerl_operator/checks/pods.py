@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from swerl_api import JobReason
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_kube import Json
+from swerl_kube.pod_loss import STATUS_REASONS, disruption
 
 from ..problem import Problem, merge_problems
 from ..ray.pods import container_statuses, is_ready
@@ -102,6 +103,11 @@ def unschedulable_problem(pod: Json) -> Problem | None:
     return None
 
 
+def disrupted_pods(pods: Sequence[Json]) -> list[str]:
+    """Those of `pods` that the cluster takes from their nodes (eviction, drain, preemption), each with its words."""
+    return [f"Pod {_name(pod)} {text}" for pod in pods if (text := _disruption(pod))]
+
+
 def missing_pods(cluster: Json, pods: Sequence[Json]) -> list[str]:
     """For each group of a RayCluster that lacks ready Pods: how many, and what the first few wait for."""
     groups = {"headgroup": 1}  # KubeRay's name of the head's group
@@ -125,6 +131,8 @@ def _missing_in_group(name: str, replicas: int, pods: Sequence[Json]) -> str:
 def _state(pod: Json) -> str:
     """What a Pod that is not ready does or waits for, in a few words."""
     status = pod.get("status", {})
+    if text := _disruption(pod):
+        return text
     if "deletionTimestamp" in pod["metadata"]:
         return "is being deleted"
     for container in container_statuses(pod):
@@ -135,6 +143,16 @@ def _state(pod: Json) -> str:
         if "running" in state and not container.get("ready"):
             return f"is {status.get('phase')}: {container['name']} runs, not ready"
     return f"is {status.get('phase', 'Pending')}"
+
+
+def _disruption(pod: Json) -> str:
+    """Why the cluster takes the Pod from its node; '' while it does not."""
+    status = pod.get("status", {})
+    if (loss := disruption(status)) is not None:
+        return f"leaves its node: {loss.cause}: {loss.message}"
+    if (cause := status.get("reason")) in STATUS_REASONS:  # the kubelet took it
+        return f"left its node: {cause}: {status.get('message') or ''}".rstrip(": ")
+    return ""
 
 
 def _name(pod: Json) -> str:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_condition_true
 from swerl_kube import Json
 
-from ..checks.pods import cluster_problem, missing_pods, sidecars_not_ready
+from ..checks.pods import cluster_problem, disrupted_pods, missing_pods, sidecars_not_ready
 from ..checks.prerequisites import validated_message
 from ..decision import Decision, await_preflight, clean_up, deadline_message, stop
 from ..problem import Problem, blocking_problems, merge_problems
@@ -165,8 +165,10 @@ def _submit(builder: JobStatusBuilder, observed: JobObservation, driver: DriverS
 def _wait_for_head(
     spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation, driver: DriverState
 ) -> JobDecision:
-    if not any(is_running(pod) for pod in head_pods(observed.pods)):
-        return _failed(spec, builder, JobReason.HEAD_LOST, "the Ray head Pod is gone or has ended")
+    heads = head_pods(observed.pods)
+    if not any(is_running(pod) for pod in heads):
+        text = "; ".join(["the Ray head Pod is gone or has ended", *disrupted_pods(heads)])
+        return _failed(spec, builder, JobReason.HEAD_LOST, text)
     if observed.unreachable_seconds > UNREACHABLE_TIMEOUT_SECONDS:
         text = f"{driver.message or 'Ray does not answer'} (for {observed.unreachable_seconds:.0f} s)"
         return _failed(spec, builder, JobReason.HEAD_LOST, text)
@@ -194,8 +196,10 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
     problem = _cluster_problem(observed)
     expected = _expected_pods(observed.cluster or {})
     count = sum(is_ready(pod) for pod in observed.pods)
+    disrupted = disrupted_pods(observed.pods)
     if problem is not None:
-        builder.condition(JobCondition.CLUSTER_READY, "False", problem.reason, problem.message)
+        text = "; ".join([problem.message, *disrupted])
+        builder.condition(JobCondition.CLUSTER_READY, "False", problem.reason, text)
     elif (observed.cluster or {}).get("spec", {}).get("suspend"):
         text = "the RayCluster is suspended, as by Kueue until its queue has room"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.WAITING_FOR_QUEUE, text)
@@ -203,7 +207,8 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
         missing = missing_pods(observed.cluster or {}, observed.pods)
         waiting = [*missing, *sidecars_not_ready(observed.pods, "ray-")]
         text = "; ".join([f"{count} of {expected} Ray Pods are ready", *waiting])
-        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_STARTING, text)
+        reason = JobReason.POD_DISRUPTED if disrupted else JobReason.CLUSTER_STARTING
+        builder.condition(JobCondition.CLUSTER_READY, "False", reason, text)
     else:
         builder.condition(JobCondition.CLUSTER_READY, "True", JobReason.CLUSTER_RUNNING)
 

@@ -10,6 +10,7 @@ from .. import events
 
 _EXPECTED_TRUE = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
+_CLUSTER_FAULTS = {JobReason.POD_UNSCHEDULABLE, JobReason.POD_DISRUPTED}
 
 
 async def post_event(api: KubeClient, job: Json, condition: Condition) -> None:
@@ -26,5 +27,5 @@ def event_type(condition: Condition) -> EventType | None:
         return "Warning"
     if condition.type == JobCondition.TRAINING and condition.reason in _ATTEMPT_FAILURES:
         return "Warning"
-    unschedulable = condition.type == JobCondition.CLUSTER_READY and condition.reason == JobReason.POD_UNSCHEDULABLE
-    return "Warning" if unschedulable else None
+    is_fault = condition.type == JobCondition.CLUSTER_READY and condition.reason in _CLUSTER_FAULTS
+    return "Warning" if is_fault else None

@@ -33,6 +33,6 @@ def test_reasons_that_keep_a_job_from_training_are_explained() -> None:
         JobReason.INSUFFICIENT_RESOURCES, JobReason.LAYOUT_REFUSED, JobReason.IMAGE_PULL_FAILED,
         JobReason.PREFLIGHT_FAILED, JobReason.POD_UNSCHEDULABLE, JobReason.POD_REFUSED, JobReason.WAITING_FOR_QUEUE,
         JobReason.HEAD_LOST, JobReason.DRIVER_FAILED, JobReason.RETRIES_EXHAUSTED, JobReason.DEADLINE_EXCEEDED,
-        JobReason.NO_SIGNAL, JobReason.VOLUME_NOT_SHARED,
+        JobReason.NO_SIGNAL, JobReason.VOLUME_NOT_SHARED, JobReason.POD_DISRUPTED,
     }  # fmt: skip
     assert {reason for reason in blocking if f"`{reason}`" not in PAGE} == set()

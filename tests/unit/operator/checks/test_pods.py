@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_operator.checks.pods import cluster_problem, missing_pods, pod_problem, sidecars_not_ready
+from swerl_operator.checks.pods import cluster_problem, disrupted_pods, missing_pods, pod_problem, sidecars_not_ready
 from swerl_operator.checks.preflight import read_preflight
 from swerl_operator.jobs.manifests import attempt_preflight
 from swerl_operator.problem import Problem
@@ -176,3 +176,24 @@ def test_missing_ray_pods_are_named_by_group_with_what_they_wait_for() -> None:
         "engine 1 of 4 (Pod engine-a is Pending: ray-head ImagePullBackOff, 2 not created)",
     ]
     assert missing_pods(cluster | {"spec": {}}, pods[:1]) == []
+
+
+def test_pod_that_the_cluster_takes_has_the_clusters_words() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting"}
+    assert disrupted_pods([pod(), pod(conditions=[target])]) == [
+        "Pod demo-1-head leaves its node: PreemptionByScheduler: preempting"
+    ]
+    assert disrupted_pods([pod(conditions=[target | {"status": "False"}])]) == []
+    for reason in ("Evicted", "NodeShutdown"):
+        ended = pod(phase="Failed", reason=reason, message="the node was low on memory")
+        assert disrupted_pods([ended]) == [f"Pod demo-1-head left its node: {reason}: the node was low on memory"]
+
+
+def test_missing_pod_says_that_the_cluster_took_it() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    labels = {"ray.io/group": "headgroup"}
+    taken = pod(phase="Running", conditions=[target])
+    taken["metadata"] |= {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert missing_pods({}, [taken]) == [
+        "head 0 of 1 (Pod demo-1-head leaves its node: EvictionByEvictionAPI: evicting)"
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from swerl_api import SweRLJobSpec, SweRLJobStatus, find_condition
 from swerl_operator.jobs.decide import JobAction, JobDecision, decide
+from swerl_operator.jobs.events import event_type
 from swerl_operator.jobs.observe import JobObservation
 from swerl_operator.problem import Problem
 from swerl_operator.ray.jobs import EXIT_NO_RETRY, DriverState
@@ -180,6 +181,20 @@ def test_lost_head_starts_the_next_attempt(spec: Spec) -> None:
     for decision in (submission_missing, without_pods, unreachable, deleted):
         assert decision.builder.status.attempt == 2
         assert condition(decision, "Training") == ("False", "HeadLost")
+
+
+def test_disrupted_pods_are_named_with_the_clusters_words(spec: Spec) -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    taken = head(conditions=[target])
+    taken["metadata"]["deletionTimestamp"] = EARLIER
+    words = "Pod demo-1-head leaves its node: EvictionByEvictionAPI: evicting"
+    starting = step(spec, status(), cluster=CLUSTER, pods=[taken], driver=DriverState("unreachable"))
+    (ready,) = [each for each in starting.builder.changed_conditions() if each.type == "ClusterReady"]
+    assert (ready.status, ready.reason, event_type(ready)) == ("False", "PodDisrupted", "Warning")
+    assert words in ready.message and starting.builder.status.failures is None
+    lost = step(spec, running_status(), cluster=CLUSTER, pods=[taken], driver=DriverState("unreachable"))
+    found = find_condition(lost.builder.status.conditions, "Training")
+    assert found is not None and found.reason == "HeadLost" and words in found.message
 
 
 def test_short_time_without_answer_is_tolerated(spec: Spec) -> None:
