@@ -134,7 +134,7 @@ gpu-check: ## test trainer and engines on this machine's GPU, then measure them
 	@python3 -m tests.gpu.check
 
 release: venv ## build images, chart, wheel and kubectl plugin into build/release/; PUSH=registry/path pushes images and chart
-	@$(PYTHON) -m release $(if $(PUSH),--push $(PUSH)) $(if $(URL),--url $(URL)) $(if $(filter no,$(IMAGES)),--no-images)
+	@$(PYTHON) -m release $(if $(PUSH),--push $(PUSH)) $(if $(URL),--url $(URL)) $(if $(IMAGES),--images $(IMAGES)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(MIRROR),--mirror $(MIRROR))
 
 docs: venv ## build the documentation's site in build/docs/
 	@$(PYTHON) -m website build/docs

@@ -20,6 +20,7 @@ from images.engine import write_context
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
 LABEL = "org.opencontainers.image"  # namespace of the OCI's annotations
 PREFIX = "swe-rl/"
+DOCKER_IO = "docker.io"  # registry of the base images
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,37 @@ class Release:
         return "/".join(filter(None, (self.registry, f"{PREFIX}{name}:{self.version}")))
 
 
-def bake_definition(release: Release, digests: Mapping[str, str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Selection:
+    """Which images of a release are built, and on what."""
+
+    images: tuple[str, ...] = tuple(RELEASED)
+    platforms: tuple[str, ...] = ()  # empty: all that an image exists for
+    mirror: str = DOCKER_IO  # where bases are read: a registry, and a path if it has one
+
+    def base(self, name: str) -> str:
+        """Where the base `name` of BASES is read."""
+        return f"{self.mirror}/{BASES[name].removeprefix(f'{DOCKER_IO}/')}"
+
+    def platforms_of(self, name: str) -> list[str]:
+        """Platforms of an image; one that is only built upon has those of the image on it."""
+        found = RELEASED[name.removesuffix("-deps")].platforms
+        return [platform for platform in found if not self.platforms or platform in self.platforms]
+
+
+EVERYTHING = Selection()
+
+
+def bake_definition(release: Release, digests: Mapping[str, str], selection: Selection = EVERYTHING) -> dict[str, Any]:
     """The bake file; `digests` has one digest per base image. Contexts are the folders of `write_contexts`."""
-    targets = {_short(image.name): _target(image, release, digests) for image in select_images(RELEASED)}
-    return {"group": {"default": {"targets": list(RELEASED)}}, "target": targets}
+    images = select_images(selection.images)
+    targets = {_short(image.name): _target(image, release, digests, selection) for image in images}
+    return {"group": {"default": {"targets": list(selection.images)}}, "target": targets}
 
 
-def write_contexts(folder: Path) -> None:
+def write_contexts(folder: Path, selection: Selection = EVERYTHING) -> None:
     """A build context with its Dockerfile for each image, in `contexts/` of `folder`."""
-    for image in select_images(RELEASED):
+    for image in select_images(selection.images):
         context = folder / _context(image)
         shutil.rmtree(context, ignore_errors=True)
         context.mkdir(parents=True)
@@ -73,9 +96,9 @@ def write_contexts(folder: Path) -> None:
         shutil.copy2(image.dockerfile, context / "Dockerfile")
 
 
-def base_images() -> set[str]:
-    """The base images of the release, as BASES names them."""
-    return {BASES[image.parent or "debian"] for image in select_images(RELEASED) if (image.parent or "debian") in BASES}
+def base_images(selection: Selection = EVERYTHING) -> set[str]:
+    """The names in BASES of the base images."""
+    return {image.parent or "debian" for image in select_images(selection.images)} & BASES.keys()
 
 
 def _short(name: str) -> str:
@@ -86,34 +109,30 @@ def _context(image: Image) -> str:
     return f"contexts/{_short(image.name)}"
 
 
-def _target(image: Image, release: Release, digests: Mapping[str, str]) -> dict[str, Any]:
+def _target(image: Image, release: Release, digests: Mapping[str, str], selection: Selection) -> dict[str, Any]:
     name, parent = _short(image.name), image.parent or "debian"
-    target: dict[str, Any] = {"context": _context(image), "platforms": list(_platforms(name))}
+    target: dict[str, Any] = {"context": _context(image), "platforms": selection.platforms_of(name)}
     if parent in BASES:
-        target["args"] = {"BASE": f"{BASES[parent]}@{digests[BASES[parent]]}"}
+        target["args"] = {"BASE": f"{selection.base(parent)}@{digests[parent]}"}
     else:
         target |= {"args": {"BASE": _short(parent)}, "contexts": {_short(parent): f"target:{_short(parent)}"}}
     if name in RELEASED:
         base = _base(image)
         target |= {
             "tags": [release.reference(name)],
-            "labels": _labels(name, release) | {f"{LABEL}.base.name": base, f"{LABEL}.base.digest": digests[base]},
+            "labels": _labels(name, release)
+            | {f"{LABEL}.base.name": BASES[base], f"{LABEL}.base.digest": digests[base]},
             "attest": ["type=sbom", "type=provenance,mode=max"],
             "output": ["type=registry" if release.registry else f"type=oci,dest=images/{name}.tar"],
         }
     return target
 
 
-def _platforms(name: str) -> tuple[str, ...]:
-    """Platforms of an image; one that is only built upon has those of the image on it."""
-    return RELEASED[name.removesuffix("-deps")].platforms
-
-
 def _base(image: Image) -> str:
-    """The base image below `image` and its parents."""
+    """The name in BASES of the base image below `image` and its parents."""
     parent = image.parent or "debian"
     if parent in BASES:
-        return BASES[parent]
+        return parent
     return _base(next(other for other in select_images(RELEASED) if other.name == parent))
 
 

@@ -1,13 +1,17 @@
 """What BuildKit makes of the bake file of a release: images with labels, SBOM and provenance, pushed or as archives.
 
 Platforms other than this machine's need emulation, and the trainer's packages an hour: sandbox-base stands below the
-trainer's code here.
+trainer's code here. The release's own command makes the two other images.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +20,13 @@ from typing import Any
 import pytest
 from swerl_agent import RELEASE
 
-from images.catalogue import BASES, DEBIAN
+from cluster import build
+from cluster.layout import swerl_home
+from images.catalogue import BASES, DEBIAN, ROOT
 from release.__main__ import BAKE_FILE
 from release.bake import LABEL, Release, bake_definition, write_contexts
 from tests.docker.buildkit import BUILDER, BuildKit, running_buildkit
+from tests.docker.daemon import install_docker
 
 pytestmark = pytest.mark.timeout(1800)
 USERS = {"operator": "65532:65532", "sandbox-base": "", "trainer": "1000:1000"}
@@ -46,7 +53,7 @@ def bake(buildkit: BuildKit, folder: Path, base: str, registry: str, *names: str
     release = Release(RELEASE, "abc", CREATED, registry)
     write_contexts(folder)
     (folder / "images").mkdir()
-    (folder / BAKE_FILE).write_text(json.dumps(bake_definition(release, dict.fromkeys(BASES.values(), base))))
+    (folder / BAKE_FILE).write_text(json.dumps(bake_definition(release, dict.fromkeys(BASES, base))))
     changes = (f"*.platform=linux/{ARCHITECTURE}", "trainer-deps.context=contexts/sandbox-base")
     options = ["--builder", BUILDER, "--file", BAKE_FILE, "--metadata-file", "images/digests.json"]
     options += [word for change in changes for word in ("--set", change)]
@@ -60,13 +67,19 @@ def pushed(buildkit: BuildKit, base: str, tmp_path_factory: pytest.TempPathFacto
     return bake(buildkit, tmp_path_factory.mktemp("pushed"), base, f"{buildkit.registry}/team", *USERS)
 
 
-def reference(buildkit: BuildKit, name: str) -> str:
-    return f"{buildkit.registry}/team/swe-rl/{name}:{RELEASE}"
+def reference(buildkit: BuildKit, name: str, path: str = "team") -> str:
+    return f"{buildkit.registry}/{path}/swe-rl/{name}:{RELEASE}"
 
 
-def inspect(buildkit: BuildKit, name: str, part: str) -> dict[str, Any]:
+def config_of(buildkit: BuildKit, image: str) -> dict[str, Any]:
+    """User, labels and the like of an image in the registry."""
+    shown = buildkit.run("skopeo", "inspect", "--config", "--tls-verify=false", f"docker://{image}")
+    found: dict[str, Any] = json.loads(shown)["config"]
+    return found
+
+
+def inspect(buildkit: BuildKit, image: str, part: str) -> dict[str, Any]:
     """A part of an image's index, as `docker buildx imagetools inspect` shows it."""
-    image = reference(buildkit, name)
     found: dict[str, Any] = json.loads(
         buildkit.buildx("imagetools", "inspect", "--format", f"{{{{json .{part}}}}}", image)
     )
@@ -76,16 +89,14 @@ def inspect(buildkit: BuildKit, name: str, part: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", USERS)
 def test_image_is_in_the_registry_under_the_version(buildkit: BuildKit, pushed: dict[str, Any], name: str) -> None:
     assert pushed[name]["image.name"] == reference(buildkit, name)
-    assert pushed[name]["containerimage.digest"] == inspect(buildkit, name, "Manifest")["digest"]
+    assert pushed[name]["containerimage.digest"] == inspect(buildkit, reference(buildkit, name), "Manifest")["digest"]
 
 
 @pytest.mark.parametrize(("name", "user"), USERS.items())
 def test_image_has_labels_and_its_user(
     buildkit: BuildKit, pushed: dict[str, Any], base: str, name: str, user: str
 ) -> None:
-    config = json.loads(
-        buildkit.run("skopeo", "inspect", "--config", "--tls-verify=false", f"docker://{reference(buildkit, name)}")
-    )["config"]
+    config = config_of(buildkit, reference(buildkit, name))
     assert pushed and config.get("User", "") == user
     assert config["Labels"][f"{LABEL}.version"] == RELEASE
     assert config["Labels"][f"{LABEL}.base.digest"] == base
@@ -93,8 +104,9 @@ def test_image_has_labels_and_its_user(
 
 @pytest.mark.parametrize("name", USERS)
 def test_image_has_sbom_and_provenance(buildkit: BuildKit, pushed: dict[str, Any], base: str, name: str) -> None:
-    assert inspect(buildkit, name, "SBOM")["SPDX"]["spdxVersion"] == "SPDX-2.3"
-    provenance = json.dumps(inspect(buildkit, name, "Provenance"))
+    image = reference(buildkit, name)
+    assert inspect(buildkit, image, "SBOM")["SPDX"]["spdxVersion"] == "SPDX-2.3"
+    provenance = json.dumps(inspect(buildkit, image, "Provenance"))
     assert pushed and base.removeprefix("sha256:") in provenance
 
 
@@ -114,3 +126,53 @@ def test_without_a_registry_the_image_is_an_archive(
     archive = f"oci-archive:{tmp_path}/images/operator.tar"
     labels = json.loads(buildkit.run("skopeo", "inspect", "--config", archive))["config"]["Labels"]
     assert pushed and labels[f"{LABEL}.title"] == "swe-rl/operator"
+
+
+@pytest.fixture(scope="module")
+def checkout(buildkit: BuildKit) -> Path:
+    """The project as a commit of its own, as a push needs it."""
+    copy = buildkit.folder / "checkout"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache"))
+    author = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    for command in (("init", "--quiet"), ("add", "--all"), (*author, "commit", "--quiet", "--message", "All")):
+        subprocess.run(["git", *command], cwd=copy, check=True, env=os.environ | {"GIT_COMMITTER_DATE": CREATED})
+    return copy
+
+
+@pytest.fixture(scope="module")
+def made(buildkit: BuildKit, base: str, checkout: Path) -> Path:
+    """The folder of a release that its own command made and pushed; `base` is what it reads."""
+    plugins = buildkit.folder / "docker/cli-plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "docker-buildx").symlink_to(build.build(swerl_home(), "buildx") / "buildx")
+    if shutil.which("docker") is None:
+        install_docker()
+    folder, registry = buildkit.folder / "made", f"{buildkit.registry}/made"
+    options = ("--images=operator,sandbox-base", f"--platforms=linux/{ARCHITECTURE}", f"--mirror={buildkit.registry}")
+    command = (sys.executable, "-m", "release", f"--push={registry}", *options, f"--output={folder}")
+    environment = {"DOCKER_CONFIG": str(buildkit.folder / "docker"), "PYTHONPATH": ""}  # the checkout's own code
+    buildkit.run(*command, folder=checkout, environment=environment)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["operator", "sandbox-base"])
+def test_release_command_pushes_images_of_the_version(buildkit: BuildKit, base: str, made: Path, name: str) -> None:
+    image = reference(buildkit, name, "made")
+    digests = json.loads((made / "images/digests.json").read_text())
+    assert digests[name]["image.name"] == image
+    assert digests[name]["containerimage.digest"] == inspect(buildkit, image, "Manifest")["digest"]
+    assert inspect(buildkit, image, "SBOM")["SPDX"]["spdxVersion"] == "SPDX-2.3"
+    assert base.removeprefix("sha256:") in json.dumps(inspect(buildkit, image, "Provenance"))
+    labels = config_of(buildkit, image)["Labels"]
+    assert (labels[f"{LABEL}.version"], labels[f"{LABEL}.base.name"]) == (RELEASE, DEBIAN)
+    assert labels[f"{LABEL}.base.digest"] == base and labels[f"{LABEL}.created"].startswith("2026-01-02T03:04:05")
+
+
+def test_release_command_pushes_the_chart_beside_them(buildkit: BuildKit, made: Path) -> None:
+    chart = f"oci://{buildkit.registry}/made/swe-rl"
+    shown = buildkit.run("helm", "show", "chart", chart, "--version", RELEASE, "--plain-http")
+    assert f"appVersion: {RELEASE}" in shown.replace('"', "") and (made / "SHA256SUMS").is_file()
+
+
+def test_release_command_builds_only_what_was_asked_for(buildkit: BuildKit, made: Path) -> None:
+    assert json.loads((made / BAKE_FILE).read_text())["group"]["default"]["targets"] == ["operator", "sandbox-base"]

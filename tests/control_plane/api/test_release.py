@@ -21,7 +21,7 @@ from .conftest import ROOT
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output folder of the command."""
     made = tmp_path_factory.mktemp("release")
-    command = [sys.executable, "-m", "release", "--no-images", "--output", str(made)]
+    command = [sys.executable, "-m", "release", "--images", "no", "--output", str(made)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return made
@@ -54,7 +54,7 @@ def test_push_of_uncommitted_changes_is_refused(tmp_path: Path) -> None:
     copy = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{ROOT}", str(copy)], check=True)
     (copy / "README.md").write_text("changed")
-    command = [sys.executable, "-m", "release", "--no-images", "--push", "registry.example.org/team"]
+    command = [sys.executable, "-m", "release", "--images", "no", "--push", "registry.example.org/team"]
     own = {"PATH": "/usr/bin:/bin", "SWERL_HOME": str(swerl_home())}  # the clone's code alone
     done = subprocess.run(command, cwd=copy, env=own, capture_output=True, text=True)
     assert done.returncode == 1 and "uncommitted changes (M README.md" in done.stderr

@@ -37,7 +37,7 @@ RUN_BY = {
     "make images": ("Makefile", "test-control-plane: venv cluster images"),
     "make cluster": ("Makefile", "test-control-plane: venv cluster images"),
     "make docs": ("tests/unit/website/test_site.py", 'build(tmp_path / "site")'),
-    "make release IMAGES=no": ("tests/control_plane/api/test_release.py", '"-m", "release", "--no-images"'),
+    "make release IMAGES=no": ("tests/control_plane/api/test_release.py", '"-m", "release", "--images", "no"'),
     "make help": (THIS_FILE, '"make", "help"'),
     "export PYTHONPATH=": ("Makefile", "export PYTHONPATH"),
     "python -m pytest": ("Makefile", "-m pytest -q"),

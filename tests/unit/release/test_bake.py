@@ -12,6 +12,7 @@ import yaml
 from swerl_agent import RELEASE
 
 from images.catalogue import ROOT, release
+from release.__main__ import parse_options
 from release.bake import RELEASED, Release, bake_definition, base_images, write_contexts
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -82,6 +83,34 @@ def test_images_without_a_registry_become_archives() -> None:
     found = bake_definition(local, dict.fromkeys(base_images(), DIGEST))["target"]
     assert found["operator"]["output"] == ["type=oci,dest=images/operator.tar"]
     assert found["operator"]["tags"] == [f"swe-rl/operator:{RELEASE}"]
+
+
+def test_images_platforms_and_mirror_may_be_chosen() -> None:
+    words = ["--images", "operator,trainer", "--platforms", "linux/amd64", "--mirror", "mirror.example.org/hub/"]
+    selection = parse_options(words).selection
+    assert base_images(selection) == {"debian"}
+    found = bake_definition(MADE, {"debian": DIGEST}, selection)
+    assert found["group"]["default"]["targets"] == ["operator", "trainer"]
+    assert set(found["target"]) == {"operator", "trainer", "trainer-deps"}
+    assert {tuple(target["platforms"]) for target in found["target"].values()} == {("linux/amd64",)}
+    operator = found["target"]["operator"]
+    assert operator["args"]["BASE"] == f"mirror.example.org/hub/library/debian:trixie-slim@{DIGEST}"
+    assert operator["labels"]["org.opencontainers.image.base.name"] == "docker.io/library/debian:trixie-slim"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--images", "operators"], "no image 'operators'; --images takes operator, "),
+        (["--images", "trainer", "--platforms", "linux/arm64"], "trainer exists for linux/amd64 alone"),
+    ],
+)
+def test_choice_without_images_is_a_usage_error(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(words)
+    assert ended.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_contexts_hold_what_dockerfiles_copy(targets: dict[str, Any], contexts: Path) -> None:
