@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from swerl_agent import RELEASE
 
 from .command import Group, Invocation, Options
 from .former_names import former_names
+from .signals import cancel_on_sigterm
 
 MEMBERS = {  # name -> module:attribute, help
     "init": (".jobs.init:write_job", "write a SweRLJob to start from"),
@@ -132,5 +132,5 @@ async def _to_its_end(invocation: Invocation) -> int:
     task = asyncio.current_task()
     assert task is not None
     if threading.current_thread() is threading.main_thread():  # Python lets no other one handle signals
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        cancel_on_sigterm(task)
     return int(await invocation.work(invocation.options))

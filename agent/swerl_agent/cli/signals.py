@@ -1,4 +1,4 @@
-"""The event with which a command that serves is asked to end."""
+"""How a command is asked to end: an event for one that serves, a cancellation for the others."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def cancel_on_sigterm(task: asyncio.Task[object]) -> None:
+    """Cancel `task` at the first SIGTERM; later ones, such as the second of GNU timeout, leave its clean-up alone."""
+    first = iter((task,))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: [each.cancel() for each in first])
