@@ -30,6 +30,8 @@ def read_repository(path: Path) -> list[Task]:
 
 def task_folders(path: Path) -> list[Path]:
     """Folders of the tasks under `path`, by name; raises TaskError when there is none."""
+    if not path.exists():
+        raise TaskError(f"{path} does not exist; name a folder of tasks or a file with rows")
     folders = path / TASKS_FOLDER
     if not folders.is_dir():
         raise TaskError(f"{path} is no task repository: it has no tasks/ folder (and {CONFIG_FILE} next to it)")

@@ -107,6 +107,8 @@ def episode_sets(root: Path) -> list[EpisodeSet]:
 def read_episode(folder: Path, settings: Mapping[str, Any] | None = None) -> StoredEpisode:
     """The episode in a folder of an evaluation with these `settings`; raises TrajectoryError."""
     settings = settings or {}
+    if not folder.is_dir():
+        raise TrajectoryError(f"{folder} does not exist; `swerl trajectories ls` lists the folders of episodes")
     if not read_object(folder / "meta.json"):
         raise TrajectoryError(f"{folder} has no readable meta.json: the episode has not ended, or the file is damaged")
     trajectory = load(folder)

@@ -46,7 +46,7 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tasks", "list", "/nowhere"], "no task repository"),
+        (["tasks", "list", "/nowhere"], "/nowhere does not exist"),
         (["tasks", "list", "{tasks}", "--filter", "nothing"], "no task left"),
         (["tasks", "list", "{tasks}", "--slice", "x"], "slice 'x'"),
         (["tasks", "check", "{tasks}", "--output", "{tasks}.out", "--kubeconfig", "/nowhere"], "/nowhere"),

@@ -162,3 +162,11 @@ def test_results_are_one_json_document(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["tasks", "import", source, "--output", str(written), "--output-format", "json"]) == 0
     files = [str(tmp_path / "out.grading.jsonl"), str(written)]
     assert json.loads(capsys.readouterr().out) == {"tasks": 1, "files": files, "malformed_rows": 0}
+
+
+@pytest.mark.parametrize("verb", [["tasks", "list"], ["trajectories", "show"]])
+def test_folder_that_does_not_exist_is_named_as_such(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb, str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith(f"swerl: {tmp_path / 'none'} does not exist; ")
