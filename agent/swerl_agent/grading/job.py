@@ -223,5 +223,7 @@ async def _final_outcome(reader: _LogReader, state: PodState) -> Outcome:
         return LimitExceeded("storage", state.message)
     if not reader.begun and EXEC_FORMAT in state.message:
         raise GradingForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")
+    if state.disruption:  # an eviction kills the wrapper too, and says nothing about the patch
+        raise Infrastructure(f"Pod {state.name} left its node before its report: {state.disruption}")
     kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure
     raise kind(f"Pod {state.name} ended without a report: {state.reason} {state.message}".strip())

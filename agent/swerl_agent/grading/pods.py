@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swerl_kube import KubeClient, KubeError
-from swerl_kube.pod_loss import container_status
+from swerl_kube.pod_loss import container_status, disruption
 
 from .manifests import CONTAINER
 
@@ -31,6 +31,7 @@ class PodState:
     ended: bool  # it will write no more
     reason: str  # why it waits or ended, as Kubernetes says: ImagePullBackOff, OOMKilled, Evicted, ...
     message: str
+    disruption: str = ""  # why the cluster takes it from its node; empty while it does not
 
     @classmethod
     def of(cls, pod: dict[str, Any], *, deleted: bool) -> PodState:
@@ -41,6 +42,7 @@ class PodState:
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         failed = status.get("phase") in ("Failed", "Succeeded")
         sources = [status, ended, waiting, _not_scheduled(status)]
+        loss = disruption(status)
         reason = next((text for source in sources if (text := source.get("reason"))), "")
         return cls(
             name=pod["metadata"]["name"],
@@ -49,6 +51,7 @@ class PodState:
             ended=deleted or failed or bool(ended),
             reason="Deleted" if deleted and not reason else reason,
             message=next((text for source in sources if (text := source.get("message"))), ""),
+            disruption=f"{loss.cause}: {loss.message}" if loss else "",
         )
 
 

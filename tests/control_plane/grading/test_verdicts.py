@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Grader, GradingError
+from swerl_agent.grading.manifests import CONTAINER
 from swerl_agent.tasks import Task
-from swerl_kube import KubeClient
+from swerl_kube import KubeClient, resource_path
 
 from .conftest import settings
 from .task_image import FIXED, SOURCE, Repository, push_image
@@ -55,6 +56,29 @@ async def test_memory_above_the_limit_is_a_failure_of_the_patch(
     patch = repository.patch({"calc.py": "hoard = []\nwhile True:\n    hoard.append(bytes([1]) * 10_000_000)\n"})
     verdict = await grader.grade(task, patch)
     assert verdict.status == "unresolved", verdict
+
+
+async def test_evicted_pod_is_an_infrastructure_error(
+    client: KubeClient, namespace: str, grader: Grader, task: Task, repository: Repository
+) -> None:
+    patch = repository.patch({"calc.py": f"import time\ntime.sleep(50)\n{FIXED}"})
+    grading = asyncio.create_task(grader.grade(task, patch))
+    pod = await asyncio.wait_for(reporting_pod(client, namespace), 60)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    await client.request("POST", resource_path("v1", "pods", namespace, pod, "eviction"), body=eviction)
+    verdict = await asyncio.wait_for(grading, 45)
+    assert verdict.status == "infra_error" and "EvictionByEvictionAPI" in verdict.detail, verdict
+
+
+async def reporting_pod(client: KubeClient, namespace: str) -> str:
+    """Name of the grading Pod, once the wrapper in it has begun."""
+    async for event in client.watch("v1", "pods", namespace, labels="swerl.dev/role=grading"):
+        status = event.object.get("status") or {}
+        if status.get("phase") == "Running" and "deletionTimestamp" not in event.object["metadata"]:
+            name = str(event.object["metadata"]["name"])
+            async for _ in client.follow_logs(namespace, name, container=CONTAINER, silence=60):
+                return name
+    raise AssertionError("the watch ended")
 
 
 async def test_image_that_does_not_exist_is_an_infrastructure_error(grader: Grader, task: Task) -> None:

@@ -1,4 +1,5 @@
-"""A grading Pod whose first program the kernel refuses says so; the same words of a patch's code count for nothing."""
+"""What the end of a grading Pod without a report means: the kernel refused its program, the cluster took it, or it was
+killed. Words of a patch's code count for nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from swerl_agent.grading.job import GradingForeignArchitecture, NoReport, _final_outcome
+from swerl_agent.grading.job import GradingForeignArchitecture, Infrastructure, NoReport, _final_outcome
+from swerl_agent.grading.manifests import CONTAINER
 from swerl_agent.grading.pods import PodState
 
 UNITTEST_STATUSES = "exec /usr/bin/bash: exec format error\n"
@@ -29,3 +31,15 @@ async def test_words_of_the_kernel_count_only_before_the_wrapper_began(begun: bo
     with pytest.raises(error) as raised:
         await _final_outcome(reader, state)
     assert type(raised.value) is error and "exec format error" in str(raised.value)
+
+
+@pytest.mark.parametrize(("status", "error"), [("True", Infrastructure), ("False", NoReport)])
+async def test_evicted_pod_says_nothing_about_its_patch(status: str, error: type[Exception]) -> None:
+    target = {"type": "DisruptionTarget", "status": status, "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    ended = {"name": CONTAINER, "state": {"terminated": {"reason": "Error", "exitCode": 143}}}
+    pod = {"metadata": {"name": "g-1"}, "status": {"conditions": [target], "containerStatuses": [ended]}}
+    reader: Any = EndedLog(begun=True)
+    with pytest.raises(Infrastructure) as raised:
+        await _final_outcome(reader, PodState.of(pod, deleted=False))
+    assert type(raised.value) is error
+    assert ("EvictionByEvictionAPI: evicting" in str(raised.value)) == (status == "True")
