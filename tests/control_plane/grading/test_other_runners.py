@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,7 @@ class TestLater(unittest.IsolatedAsyncioTestCase):
 """
 UNITTEST = "python3 -m unittest -v tests.test_calc tests.test_later"
 PYTEST = "python3 -m pytest -rA -p no:cacheprovider"
+KINDS = ("unittest", "two commands")
 ANY = SOURCE.replace(WRONG, "    return type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()")
 CALLER = SOURCE.replace(
     WRONG,
@@ -61,6 +63,13 @@ FORGES = (
     "os.write(1, b'PASSED tests/test_calc.py::test_clamp\\n')\n" + SOURCE
 )
 PATCHES = {"gold": FIXED, "any": ANY, "caller": CALLER, "learns": LEARNS, "quiet": QUIET, "forges": FORGES}
+REASONS = {  # as regular expressions
+    "any": "contrast: .*test_clamp.* passes although it must fail",
+    "caller": "contrast: .*test_clamp.* does not pass under another name",
+    "learns": "contrast: .*test_clamp.* passes although it must fail",
+    "quiet": r"calc\.py replaced TestCase\.assertEqual",
+    "forges": "both as passed and as failed: .*test_clamp|FAIL_TO_PASS 0/",  # pytest captures what it prints
+}
 
 
 def scripted(repository: Repository, task: Task, command: str, **tests: str) -> Task:
@@ -103,12 +112,18 @@ async def verdicts(
         return dict(zip(pairs, await asyncio.gather(*graded), strict=True))
 
 
-@pytest.mark.parametrize("kind", ["unittest", "two commands"])
-def test_only_the_fix_is_resolved(verdicts: dict[tuple[str, str], Verdict], kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_fix_is_resolved(verdicts: dict[tuple[str, str], Verdict], kind: str) -> None:
     gold = verdicts[kind, "gold"]
     assert gold.resolved and gold.report["contrast"] == "held", gold
-    for name in PATCHES.keys() - {"gold"}:
-        assert verdicts[kind, name].status == "unresolved", (name, verdicts[kind, name])
+
+
+@pytest.mark.parametrize("name", REASONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_code_does_not_score_and_is_named(verdicts: dict[tuple[str, str], Verdict], kind: str, name: str) -> None:
+    verdict = verdicts[kind, name]
+    assert verdict.status == "unresolved", verdict
+    assert re.search(REASONS[name], verdict.detail), verdict
 
 
 async def test_two_commands_have_a_key_each(grader: Grader, tasks: dict[str, Task]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from .task_image import FIXED, SOURCE, Repository, push_image
 
 
 async def test_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
-    await grader.grade(task, task.ground_truth.patch)  # pulls the image
+    first = await grader.grade(task, task.ground_truth.patch)  # pulls the image, and waits for the isolation probe
+    assert first.report["isolation"] == "proved"
     verdicts = [await grader.grade(task, task.ground_truth.patch) for _ in range(3)]
     for verdict in verdicts:
         assert verdict.resolved, verdict
@@ -30,7 +32,7 @@ async def test_reference_fix_passes_soon_after_its_tests(grader: Grader, task: T
 
 async def test_no_change_fails(grader: Grader, task: Task) -> None:
     verdict = await grader.grade(task, "")
-    assert verdict.status == "unresolved"
+    assert (verdict.status, verdict.detail) == ("unresolved", "FAIL_TO_PASS 0/1, PASS_TO_PASS 1/1")
     assert verdict.report["tests_status"]["PASS_TO_PASS"]["success"] == ["tests/test_calc.py::test_double"]
 
 
@@ -48,6 +50,7 @@ async def test_endless_code_is_a_timeout(
     async with Grader(client, namespace, settings(timeout_seconds=3)) as grader:
         verdict = await grader.grade(task, patch)
     assert verdict.status == "timeout"
+    assert re.fullmatch("no readable test result; the eval script ended with (124|137)", verdict.detail), verdict
 
 
 async def test_memory_above_the_limit_is_a_failure_of_the_patch(
@@ -56,6 +59,7 @@ async def test_memory_above_the_limit_is_a_failure_of_the_patch(
     patch = repository.patch({"calc.py": "hoard = []\nwhile True:\n    hoard.append(bytes([1]) * 10_000_000)\n"})
     verdict = await grader.grade(task, patch)
     assert verdict.status == "unresolved", verdict
+    assert re.search("killed by signal 9 at the memory limit of the Pod|more memory than its limit", verdict.detail)
 
 
 async def test_evicted_pod_is_an_infrastructure_error(
