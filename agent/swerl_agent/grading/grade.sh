@@ -34,7 +34,13 @@ mapfile -d '' -t created < "$scratch/created"
 declare -A reserved=()
 while read -r name; do reserved[$name]=1; done < "$scratch/reserved"
 
-# No configuration but the repository's own, and nothing of that which names a program.
+# No configuration but the repository's own, and nothing of that which names a program. What the image sets for git in
+# its environment is for the eval script alone.
+declare -A image_variables=()
+for name in "${!GIT_@}"; do
+  image_variables[$name]=${!name}
+  unset "$name"
+done
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
 pinned=(git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false
   -c core.fsmonitor=false -c core.attributesFile=/dev/null -c core.excludesFile=/dev/null -c diff.external= -c gc.auto=0)
@@ -245,6 +251,7 @@ for ((number = 0; number < sessions; number++)); do
 done
 facts > "$scratch/witness/facts"
 test_folders > "$scratch/witness/tests" 2>> "$scratch/git"
+remove_compiled 2>> "$scratch/git" || failed restore_failed 1
 place_overlay 2>> "$scratch/git" || failed restore_failed 1
 [ -z "$await_probe" ] || read_probe 30
 for number in "${!keys[@]}"; do # one pipe per session: what reads it has that session's key, and no other
@@ -255,6 +262,7 @@ exec {gate}<> "$scratch/witness/gate" {opened}<> "$scratch/witness/opened"
 survey
 for path in "${!found[@]}"; do surveyed[$path]=1; done
 unset GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM GIT_TERMINAL_PROMPT
+for name in "${!image_variables[@]}"; do export "$name=${image_variables[$name]}"; done
 export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNESS_CODE=$payload/witness
 began=$EPOCHREALTIME
 (

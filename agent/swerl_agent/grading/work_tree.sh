@@ -30,8 +30,9 @@ take_baseline() {
 
 # The files of the task's tests, as the image has them and with the task's own changes to them.
 report_test_files() {
-  local folder=$scratch/tests pattern path kind shown
+  local folder=$scratch/tests pattern path kept kind shown
   mkdir -p "$folder/before"
+  : > "$scratch/altered"
   (
     while IFS= read -r pattern; do
       if [[ $pattern == /* ]]; then
@@ -41,8 +42,9 @@ report_test_files() {
       fi
     done < "$scratch/targets" | sort -u | grep -x '[A-Za-z0-9_./+@=,-]*' | head -n 60 > "$folder/names"
     while IFS= read -r path; do
-      mkdir -p "$folder/before/${path%/*}" 2> /dev/null || continue
-      if [[ $path == /* ]]; then cat "$path"; else images show "HEAD:$path"; fi > "$folder/before/$path"
+      kept=$folder/before/$path
+      mkdir -p "${kept%/*}" 2> /dev/null || continue
+      if [[ $path == /* ]]; then cat "$path"; else images show "HEAD:$path"; fi > "$kept"
     done < "$folder/names"
     cp -a "$folder/before" "$folder/after"
     cd "$folder/after" && GIT_CEILING_DIRECTORIES=$folder git apply --whitespace=nowarn "$scratch/tests.diff"
@@ -55,6 +57,7 @@ report_test_files() {
       shown=$path
       ! grep -qxF "/$path" "$folder/names" || shown=/$path
       printf 'swerl-grading %s file %s %s\n' "$nonce" "$kind" "$shown"
+      [[ $kind != before ]] || printf '%s\n' "$shown" >> "$scratch/altered"
       gzip -1 < "$folder/$kind/$path" | base64 -w 8000
     done
   done
@@ -101,6 +104,13 @@ compiled() { # path
   [[ $1 == *.pyc || $1 == */__pycache__/* || $1 == __pycache__/* ]]
 }
 
+# Compiled modules that git knows go, too: their sources may be others by now, and some are not compared with them.
+remove_compiled() {
+  local excluded=(':(exclude,glob)**/site-packages/**' ':(exclude).venv' ':(exclude).tox')
+  "${git[0]}" "${git[@]:2}" ls-files -z -- ':(glob)**/__pycache__/*.pyc' "${excluded[@]}" | xargs -0 -r rm -f --
+}
+
+# Files of tests that some run alters are new in every run, so that their times do not tell one run from another.
 place_overlay() {
   local path text
   while read -r path text; do
@@ -108,6 +118,9 @@ place_overlay() {
     [[ $path == /* ]] || path=$root/$path
     base64 -d <<< "$text" | gzip -d > "$path"
   done <<< "$overlay"
+  while IFS= read -r path; do
+    [[ ! -f $path ]] || printf '%s\0' "$path"
+  done < "$scratch/altered" | xargs -0 -r touch --
 }
 
 protected() { # path

@@ -56,7 +56,7 @@ class RunFacts:
         self.folder, self.began, self.tree = folder, float(lines[0]), lines[2]
         self.installing = float(lines[1])  # since then the eval script runs
         with open(folder + "/tests", encoding="utf-8", errors="surrogateescape") as file:
-            self.tests = [path for path in file.read().split("\0") if path]
+            self.tests = [path for path in file.read().split("\0") if path and not path.endswith(".pyc")]
         self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[3:] if path}
 
     def is_patched(self, path: str) -> bool:

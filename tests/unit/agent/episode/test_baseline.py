@@ -49,6 +49,14 @@ STATES = {
     "attributes of the repository": "mkdir -p .git/info; echo '* binary' > .git/info/attributes",
     "excludes of the repository": "mkdir -p .git/info; echo '*' > .git/info/exclude",
     "a filter": "git config filter.x.clean 'sed s/42/0/'; echo '*.py filter=x' > .git/info/attributes",
+    "variables of git": (
+        "echo export GIT_DIR=/nowhere GIT_INDEX_FILE=/nowhere GIT_WORK_TREE=/nowhere GIT_CONFIG_COUNT=1"
+        " GIT_CONFIG_KEY_0=diff.external GIT_CONFIG_VALUE_0=false >> ~/.bashrc; . ~/.bashrc"
+    ),
+    "a text conversion": (
+        "git config diff.x.textconv 'echo 42 #'; git config diff.x.command false;"
+        " mkdir -p .git/info; echo '* diff=x' > .git/info/attributes"
+    ),
     "hooks": "printf '#!/bin/sh\nexit 1' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
     "a pipe and a socket": "mkfifo pipe; python3 -c 'import socket as s; s.socket(s.AF_UNIX).bind(\"sock\")'",
     "a folder of another owner": "[ $(id -u) != 0 ] || chown -R 1000:1000 .",

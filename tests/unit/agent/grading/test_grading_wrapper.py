@@ -252,20 +252,3 @@ def test_child_that_has_ended_is_not_running_before_it_is_collected() -> None:
         ended = subprocess.run(["bash", "-c", f"{function[0]}\nis_running {child.pid}"])
     gone = subprocess.run(["bash", "-c", f"{function[0]}\nis_running {child.pid}"], capture_output=True)
     assert (running.returncode, ended.returncode, gone.returncode, gone.stderr) == (0, 1, 1, b"")
-
-
-@pytest.mark.parametrize("variable", ["core.fsmonitor", "diff.external"])
-def test_programs_of_the_repositorys_configuration_do_not_run(repository: Path, tmp_path: Path, variable: str) -> None:
-    patch = diff_of(repository, {"a.py": "one\ntwo\nthree\nfour\n", "tests/conftest.py": "changed\n"})
-    program, ran = tmp_path / "program", tmp_path / "ran"
-    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
-    program.chmod(0o755)
-    git(repository, "config", variable, str(program))
-    (repository / "a.py").write_text("changed\n")
-    git(repository, "diff")
-    assert ran.exists()  # it is a program that git would run
-    ran.unlink()
-    git(repository, "-c", "core.fsmonitor=false", "checkout", "a.py")
-    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py")
-    assert report.stage == "eval" and b"four" in report.log
-    assert not ran.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ def grade(
     limit: int = 120,
     under: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
+    targets: tuple[str, ...] = ("tests/test_a.py",),
+    environment: Mapping[str, str] | None = None,
 ) -> Report:
     test_patch = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
     ground_truth = GroundTruth("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
@@ -38,7 +41,7 @@ def grade(
         "exempt": "locked/open.txt\n",
         "reserved": "".join(name + "\n" for name in reserved_names(ground_truth)),
         "tests.diff": "",
-        "targets": "tests/test_a.py\n",
+        "targets": "".join(path + "\n" for path in targets),
         "closed": "",
         "created": "".join(each.path + "\0" for each in changed_files(patch) if each.added),
         "named": "".join(path + "\0" for path in named_paths(patch)),
@@ -58,7 +61,7 @@ def grade(
         [*under, "bash", str(WRAPPER), base, str(repository), str(limit), "1", str(payload)],
         capture_output=True,
         check=True,
-        env=os.environ | {"TMPDIR": str(payload.parent)},
+        env=os.environ | {"TMPDIR": str(payload.parent)} | (environment or {}),
     )
     report = Framer().feed(done.stdout)
     assert report, done.stdout.decode()
