@@ -233,20 +233,3 @@ def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
         parts += [text[at : edit.start], edit.text]
         at = edit.end
     return "".join([*parts, text[at:stop]])
-
-
-def failing_example(text: str, source: TestSource | None, names: Names, rng: random.Random) -> Edit | None:
-    """A doctest's example with a wrong answer: at the end of a text, or of the docstring of the object `names`."""
-    one, other = rng.randrange(11, 99), rng.randrange(11, 99)
-    lines = [f">>> {one} * {other}", str(one * other + 1)]
-    if not names.function:
-        return Edit(len(text), len(text), "\n\n" + "\n".join(lines) + "\n")
-    node = source.functions[names][1] if source and names in source.functions else None
-    first = node.body[0] if node else None
-    if not (source and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
-        return None
-    end = source.index(first.end_lineno or first.lineno, first.end_col_offset or 0) - 3
-    if not isinstance(first.value.value, str) or text[end : end + 3] not in ('"""', "'''"):
-        return None
-    indentation = source.indentation(first)
-    return Edit(end, end, "\n" + "".join(f"\n{indentation}{line}" for line in lines) + f"\n{indentation}")

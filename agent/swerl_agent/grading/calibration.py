@@ -9,11 +9,12 @@ test.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from .alterations import CopyPlace
+from .alterations import CopyPlace, Names, copy_names
 from .replaced_values import is_extra
 from .test_targets import Target
 
@@ -66,6 +67,17 @@ class Calibration:
 
 
 Choice = tuple[Target, Alteration]
+
+
+def names_of_copies(chosen: Iterable[Choice], rng: random.Random) -> dict[tuple[Target, str, bool], list[Names]]:
+    """New names of the copies, sorted as the copies are chosen."""
+    counts = Counter((target, alteration.place, alteration.before) for target, alteration in chosen if alteration.place)
+    return {
+        (target, place, before): copy_names(
+            target.names, place, rng, before=before, count=counts[target, place, before]
+        )
+        for target, place, before in counts
+    }
 
 
 def within_copy_budget(

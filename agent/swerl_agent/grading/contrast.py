@@ -10,7 +10,6 @@ holds is random; a test that must fail has to be reported as failed, not to be a
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,14 +25,14 @@ from .alterations import (
     accepts_failing_statement,
     append_failing_statement,
     copied_test,
-    copy_names,
     edited,
     failing,
-    failing_example,
 )
-from .calibration import COPY_PLACES, Alteration, Calibration, Choice, within_copy_budget
+from .calibration import COPY_PLACES, Alteration, Calibration, Choice, names_of_copies, within_copy_budget
 from .checked_values import checked_values
+from .doctest_examples import doctest_change, doctest_edit
 from .framing import TestFile
+from .policy import exempt_paths
 from .replaced_values import changed, changes, is_far
 from .test_targets import Target, located
 
@@ -83,9 +82,11 @@ class TestFiles:
 
     def __init__(self, task: Task, files: Mapping[str, TestFile]) -> None:
         self.ground_truth: GroundTruth = task.ground_truth
-        self.files = files
-        self.texts = {path: file.after.decode("utf-8", "replace") for path, file in files.items()}
-        self.sources = {path: source for path in files if (source := self._source(path))}
+        fixed = exempt_paths(task.ground_truth)  # the image's file in the place of a patch's would undo the patch
+        self.fixed = [path for path in files if path in fixed]
+        self.files = {path: file for path, file in files.items() if path not in fixed}
+        self.texts = {path: file.after.decode("utf-8", "replace") for path, file in self.files.items()}
+        self.sources = {path: source for path in self.files if (source := self._source(path))}
         self.targets = {each.test_id: each for each in located(self._tests(), self.sources, self.texts)}
         self.kept = {each.test_id: each for each in self._kept()}
 
@@ -110,6 +111,10 @@ class TestFiles:
         except (SyntaxError, ValueError, RecursionError):
             return None
 
+    def doctest(self, target: Target) -> tuple[str, TestSource | None, Names]:
+        """The file and the names of a doctest."""
+        return self.texts[target.path], self.sources.get(target.path), target.names
+
     def sample(self) -> list[Target]:
         """Tests of FAIL_TO_PASS to calibrate: always the same of a task, each function once."""
         by_function: dict[tuple[str, Names], Target] = {}
@@ -123,7 +128,7 @@ class TestFiles:
         edits: dict[str, list[Edit]] = {}
         expected: list[Expectation] = []
         chosen = list(chosen)
-        names = _names(chosen, rng)
+        names = names_of_copies(chosen, rng)
         for target, alteration in chosen:
             new = names[target, alteration.place, alteration.before].pop(0) if alteration.place else target.names
             made = self._edits(target, alteration, new, rng)
@@ -154,8 +159,8 @@ class TestFiles:
     ) -> tuple[list[Edit], str] | None:
         """Edits of the target's file and the id of the altered test; `new`: the names of a copy."""
         if target.doctest:
-            example = failing_example(self.texts[target.path], self.sources.get(target.path), target.names, rng)
-            return ([example], target.test_id) if example and alteration == Alteration("", "example") else None
+            edit = doctest_edit(*self.doctest(target), alteration.change, rng)
+            return ([edit], target.test_id) if edit else None
         source = self.sources[target.path]
         inner = _changed(source, target.names, alteration.change, rng)
         if inner is None:
@@ -165,17 +170,6 @@ class TestFiles:
         place = alteration.place
         made = copied_test(source, target.names, new, place, inner, before=alteration.before)
         return ([made], target.renamed(new)) if made else None
-
-
-def _names(chosen: Iterable[Choice], rng: random.Random) -> dict[tuple[Target, str, bool], list[Names]]:
-    """New names of the copies, sorted as the copies are chosen."""
-    counts = Counter((target, alteration.place, alteration.before) for target, alteration in chosen if alteration.place)
-    return {
-        (target, place, before): copy_names(
-            target.names, place, rng, before=before, count=counts[target, place, before]
-        )
-        for target, place, before in counts
-    }
 
 
 def _changed(source: TestSource, names: Names, change: str, rng: random.Random) -> list[Edit] | None:
@@ -199,7 +193,8 @@ def calibrating(files: TestFiles, rng: random.Random, *, values: bool = True) ->
     chosen: list[Choice] = []
     for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
-            chosen.append((target, Alteration("", "example")))
+            change = doctest_change(*files.doctest(target), files.ground_truth.patch, rng)
+            chosen.append((target, Alteration("", change)))
             continue
         source = files.sources[target.path]
         checked = checked_values(source, source.functions[target.names][1]) if values else []

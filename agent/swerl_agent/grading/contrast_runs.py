@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from swerl_agent.tasks import Task
@@ -31,7 +31,7 @@ from .framing import Report
 from .installation import Installations
 from .job import LimitExceeded, Outcome
 from .log_reader import LogReader, Unreadable
-from .policy import reserved_names
+from .policy import reserved_names, unprotected_paths
 from .shared_runs import SharedRuns
 from .test_record import shortened
 from .verdict import GradingIncomplete, Verdict
@@ -66,16 +66,17 @@ class ContrastRuns:
         """A resolved verdict after contrast."""
         files = await asyncio.to_thread(TestFiles, task, report.files)
         calibration = await self._calibration(task, files, report.seconds)
+        usable = _unpatched(calibration, files, unprotected_paths(patch, task.ground_truth))
         rng = random.SystemRandom()
         fixed = changed_paths(task.ground_truth.patch)  # calibration did not watch these: they were files of its patch
         missed: list[tuple[Expectation, SeenOutcome]] = []
         unread = ""
         spent = 0.0  # seconds of the tests' own
         for _ in range(TRIES):
-            run = await asyncio.to_thread(contrasting, files, calibration, rng)
+            run = await asyncio.to_thread(contrasting, files, usable, rng)
             if run is None:
                 left = await self._left(task, patch, verdict)
-                verdict = after_contrast(verdict, "unavailable", why=_reason(files, calibration), left=left)
+                verdict = after_contrast(verdict, "unavailable", why=_reason(files, calibration, usable), left=left)
                 return replace(verdict, report=verdict.report | ({"limited": True} if calibration.limited else {}))
             outcome = await self._execute(task, patch, run)
             spent += outcome.seconds if isinstance(outcome, Report) else 0.0
@@ -153,6 +154,13 @@ def _content(files: TestFiles) -> list[str]:
     ]
 
 
+def _unpatched(calibration: Calibration, files: TestFiles, changed: Collection[str]) -> Calibration:
+    """Without tests in files that the patch changed: an altered file in their place would undo the change."""
+    targets = {**files.targets, **files.kept}
+    usable = {test: found for test, found in calibration.usable.items() if targets[test].path not in changed}
+    return replace(calibration, usable=usable)
+
+
 def _decided(missed: Sequence[tuple[Expectation, SeenOutcome]]) -> bool:
     return any(seen == "passed" for _, seen in missed)
 
@@ -201,11 +209,16 @@ def _limited(
     return None
 
 
-def _reason(files: TestFiles, calibration: Calibration) -> str:
+def _reason(files: TestFiles, calibration: Calibration, usable: Calibration) -> str:
+    """Why there is no altered run; `usable`: the calibration without files that the patch changed."""
+    if files.fixed and not files.targets:
+        return f"the reference fix changes {files.fixed[0]}, in which tests of FAIL_TO_PASS are"
     if not files.targets:
         return "the files of the task's tests contain no test of FAIL_TO_PASS"
     if calibration.limited:
         return f"the reference fix with altered tests: {calibration.limited}"
     if not any(calibration.usable.get(test) for test in files.targets):
         return "no alteration of the tests has the expected outcome under the reference fix"
+    if not any(usable.usable.get(test) for test in files.targets):
+        return "the patch changes the files of the tests of FAIL_TO_PASS"
     return "the altered tests cannot be put into the task's script"

@@ -23,6 +23,8 @@ from itertools import chain
 from swerl_agent.tasks import GroundTruth
 from swerl_agent.tasks.diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
+from .test_targets import text_file
+
 MAX_PATCH_BYTES = 8 << 20
 MAX_HEADERS = 200_000  # lines that may name a file, read twice
 MAX_HEADER_CHARACTERS = 32_768  # of such a line; a path has at most 4,096 bytes, and a byte at most 4 characters
@@ -163,6 +165,14 @@ def _kept_lines(patch: str, ground_truth: GroundTruth) -> Iterator[tuple[str, st
     return ((path, line) for path, line in added_lines(patch) if path in exempt or not protected.match(path))
 
 
+def unprotected_paths(patch: str, ground_truth: GroundTruth) -> list[str]:
+    """Paths that a patch changes and that are not put back, whatever a job protects besides."""
+    protected, tests = _matching(protected_globs(ground_truth, [])), changed_paths(ground_truth.test_patch)
+    exempt = exempt_paths(ground_truth)
+    changed = [path for path in changed_paths(patch) if path not in tests]
+    return [path for path in changed if path in exempt or not protected.match(path)]
+
+
 def reserved_names(ground_truth: GroundTruth) -> list[str]:
     """Modules that a new file on `sys.path` would replace: of the standard library, and what the runners import."""
     own = {name for names in RUNNERS if not _shadowed(ground_truth, names) for name in names}
@@ -171,7 +181,8 @@ def reserved_names(ground_truth: GroundTruth) -> list[str]:
 
 def protected_globs(ground_truth: GroundTruth, extra: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
     """Globs of files that the patch cannot change; `hidden`: where in the work tree an image holds the task's tests."""
-    tests = [_GLOB.sub(r"\\\1", path) for path in changed_paths(ground_truth.test_patch)]
+    named = [*changed_paths(ground_truth.test_patch), *_texts(ground_truth)]
+    tests = [_GLOB.sub(r"\\\1", path) for path in dict.fromkeys(named)]
     held = [_GLOB.sub(r"\\\1", path) for path in hidden]
     usual = _default_globs(ground_truth)
     return [*PROTECTED, *usual, *_shadows(ground_truth), *extra, *tests, *held, *(f"{path}/*" for path in held)]
@@ -179,6 +190,12 @@ def protected_globs(ground_truth: GroundTruth, extra: Sequence[str], hidden: Seq
 
 def _default_globs(ground_truth: GroundTruth) -> list[str]:
     return [glob for glob in DEFAULT_GLOBS if not _changes(ground_truth, _matching([glob]))]
+
+
+def _texts(ground_truth: GroundTruth) -> list[str]:
+    """Text files whose doctests decide, without those that the reference fix changes."""
+    found = [text_file(test) for test in ground_truth.fail_to_pass]
+    return [path for path in found if path and path not in changed_paths(ground_truth.patch)]
 
 
 def exempt_paths(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:

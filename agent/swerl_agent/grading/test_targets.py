@@ -51,6 +51,12 @@ def _unittest_parts(dotted: str, function: str, owner: str) -> tuple[str, str, b
     return whole.removesuffix(f".{owner}"), owner, long
 
 
+def text_file(test: str) -> str:
+    """The text file of a doctest's id, '' for any other id."""
+    form = _TEXT_FILE.fullmatch(test)
+    return form["head"] if form else ""
+
+
 def file_patterns(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:
     """Paths, git's glob patterns and absolute paths (`hidden`) where the files of a task's tests may be."""
     found = [*changed_paths(ground_truth.test_patch), *hidden]

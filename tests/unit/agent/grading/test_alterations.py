@@ -19,7 +19,6 @@ from swerl_agent.grading.alterations import (
     copy_names,
     edited,
     failing,
-    failing_example,
 )
 from swerl_agent.grading.checked_values import checked_values
 from swerl_agent.grading.replaced_values import replaced
@@ -144,16 +143,6 @@ def test_text_that_is_no_python_3_or_has_odd_line_ends_is_refused() -> None:
     for text in ("print 'x'\n", "x = 1\r\n", "a = '\x0c'\n"):
         with pytest.raises((SyntaxError, ValueError)):
             TestSource(text)
-
-
-def test_examples_with_a_wrong_answer_are_put_into_texts_and_docstrings(tmp_path: Path) -> None:
-    text = 'def double(x):\n    """Twice.\n\n    >>> double(2)\n    4\n    """\n    return 2 * x\n'
-    edit = failing_example(text, TestSource(text), Names("", "double"), CHANCE)
-    assert edit
-    (tmp_path / "m.py").write_text(edited(text, [edit]))
-    assert subprocess.run([sys.executable, "-m", "doctest", "m.py"], cwd=tmp_path, capture_output=True).returncode
-    example = failing_example("Text\n", None, Names("", ""), CHANCE)
-    assert example and ">>> " in edited("Text\n", [example])
 
 
 def test_test_patch_is_made_to_hold_other_content(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.cache import VerdictCache
-from swerl_agent.grading.calibration import Calibration
+from swerl_agent.grading.calibration import Alteration, Calibration
 from swerl_agent.grading.contrast import AlteredRun, TestFiles, calibrated, calibrating
 from swerl_agent.grading.contrast_runs import ContrastRuns, Execute
 from swerl_agent.grading.framing import Report, TestFile
@@ -133,3 +133,30 @@ async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Tas
         await confirmed(task, logs, execute)
     verdict = raised.value.verdict
     assert (verdict.status, verdict.detail) == ("infra_error", "the reference fix: every try was cut short: killed")
+
+
+@pytest.mark.parametrize("path", ["kit.py", "tests/kit.py"])
+async def test_altered_file_never_undoes_what_the_patch_changes(
+    monkeypatch: pytest.MonkeyPatch, task: Task, logs: LogReader, path: str
+) -> None:
+    """The doctest that decides is in a file of its own; a patch may change it unless it is one of the tests."""
+    text = b'def f():\n    """Is one.\n\n    >>> f()\n    1\n    """\n    return 1\n'
+    task = replace(task, ground_truth=replace(task.ground_truth, fail_to_pass=(f"{path}::kit.f",)))
+    ran = replace(RAN, files={path: TestFile(text, text)})
+    runs: list[AlteredRun | None] = []
+
+    async def calibration(*about: object) -> Calibration:
+        return Calibration({f"{path}::kit.f": (Alteration("", "value:0:1"),)})
+
+    async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
+        runs.append(run)
+        return LimitExceeded("memory", "too much memory")
+
+    monkeypatch.setattr(ContrastRuns, "_calibration", calibration)
+    patch = f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -5 +5 @@\n-    1\n+    2\n"
+    verdict = await ContrastRuns(execute, logs, VerdictCache(), "1").confirmed(task, patch, RESOLVED, ran)
+    if path == "kit.py":
+        assert verdict.resolved and verdict.report["contrast"] == "unavailable" and not runs
+        assert verdict.report["contrast_reason"] == "the patch changes the files of the tests of FAIL_TO_PASS"
+    else:
+        assert not verdict.resolved and runs
