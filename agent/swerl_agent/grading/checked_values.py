@@ -1,7 +1,7 @@
 """Values that a test checks, in whose place another one (`replaced_values`) must make it fail.
 
 Checks are `assert` statements, calls of assertion functions by their names, expected exceptions, and calls of checking
-helpers of the tests.
+helpers of the tests, also of libraries of assertions (`indirect_checks`).
 
 Guarantees: every value lies in the test's own body; whether the test fails without it is for the reference fix to show.
 No value is taken with which another correct fix might still pass. So inputs of the code under test stay, and so do
@@ -15,9 +15,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
+from . import indirect_checks as indirect
 from .alterations import Function, TestSource
 
 Form = Literal[
@@ -25,10 +25,6 @@ Form = Literal[
     "container", "none"]  # fmt: skip
 MAX_FOUND = 200  # values of one test among which those that are tried are drawn
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
-_CHECKS = re.compile(r"check|verif|expect|compar|equal|same|ensure|must|should", re.IGNORECASE)
-_OF_TESTS = re.compile(
-    r"(?:^|[._])(?:tests?|testing|helpers?|utils?|common|support|conftest|fixtures?|checks?)(?:[._\d]|$)"
-)
 _CONSTRUCTORS = ("approx", "set", "frozenset", "list", "tuple", "array", "Decimal", "Fraction", "date", "datetime")
 _EXCEPTIONS = re.compile(r"(?:^|[a-z_])(?:[rR]aises|[wW]arns)")
 _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # the second argument is a message
@@ -63,20 +59,36 @@ class CheckedValue:
 
 def checked_values(source: TestSource, node: Function) -> list[CheckedValue]:
     """What a test's checks compare."""
-    found: list[CheckedValue] = []
-    for each in _certain(node):
-        if isinstance(each, ast.Assert):
-            found += _compared(each.test)
-        elif isinstance(each, ast.If):
-            found += _compared_by_hand(each)
-        elif isinstance(each, ast.Call) and _EXCEPTIONS.search(_called(each)):
-            found += [CheckedValue(each.args[0], "exception")] if each.args else []
-            found += _constants([*each.args[1:2], *(word.value for word in each.keywords if word.arg == "match")])
-        elif isinstance(each, ast.Call) and _ASSERTS.search(_called(each)):
-            found += _arguments(each)
-        elif isinstance(each, ast.Expr):
-            found += _helper_argument(source, each.value)
+    certain = (part for function in (node, *indirect.called_functions(node)) for part in _certain(function))
+    found = [value for each in certain for value in _checked_by(source, each)]
+    if not found:
+        possible = list(indirect.possible_checks(node))
+        found = [value for each in possible for value in (*_checked_by(source, each), *_kept_result(each))]
     return _unique([*found, *_bound(node, found)])[:MAX_FOUND]
+
+
+def _checked_by(source: TestSource, node: ast.AST) -> list[CheckedValue]:
+    """What one statement or call checks."""
+    if isinstance(node, ast.Assert):
+        return _compared(node.test)
+    if isinstance(node, ast.If):
+        return _compared_by_hand(node)
+    if isinstance(node, ast.Call) and _EXCEPTIONS.search(_called(node)):
+        match = _constants([*node.args[1:2], *(word.value for word in node.keywords if word.arg == "match")])
+        return [*(CheckedValue(each, "exception") for each in node.args[:1]), *match]
+    if isinstance(node, ast.Call) and _ASSERTS.search(_called(node)):
+        return _arguments(node)
+    return _helper_argument(source, node.value) if isinstance(node, ast.Expr) else []
+
+
+def _kept_result(node: ast.AST) -> list[CheckedValue]:
+    """Values of a comparison for equality wherever it is, and of a pattern."""
+    if isinstance(node, ast.MatchValue):
+        return _constants([node.value])
+    kinds = ast.Eq if isinstance(node, ast.Compare) else ast.NotEq
+    parts = [node, *getattr(node, "ifs", []), getattr(node, "operand", node)]
+    compared = [each for each in parts if isinstance(each, ast.Compare) and isinstance(each.ops[0], kinds)]
+    return [value for each in compared[:1] for value in _one_of(each.left, each.comparators[0], exact=True)]
 
 
 def _certain(node: ast.AST) -> Iterator[ast.AST]:
@@ -249,14 +261,13 @@ def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
 
 def _helper_argument(source: TestSource, value: ast.expr) -> list[CheckedValue]:
     """The last argument of a checking helper of the tests, which is the expected one as a rule."""
-    call = value.value if isinstance(value, ast.Await) else value
-    if not isinstance(call, ast.Call) or not call.args or not _CHECKS.search(_called(call)):
+    if not isinstance(call := value.value if isinstance(value, ast.Await) else value, ast.Call):
         return []
-    if _ASSERTS.search(_called(call)):  # `_arguments` has it
-        return []
-    function = call.func
-    own = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in ("self", "cls")
-    if not own and not (isinstance(function, ast.Name) and function.id in _helpers(source)):
+    if values := indirect.matched_values(call) or indirect.helper_values(source, call):
+        constants, tolerant = _constants(values, calls=False), indirect.is_tolerant(call)
+        found = constants if tolerant else _compared_as("exact", constants)
+        return found or [CheckedValue(values[-1], "other" if tolerant else "equal")]
+    if not call.args or _ASSERTS.search(_called(call)) or not indirect.is_helper(source, call):
         return []
     if len(call.args) == 1:
         return [] if isinstance(call.args[0], ast.Constant) else [CheckedValue(call.args[0], "opposite")]
@@ -265,16 +276,6 @@ def _helper_argument(source: TestSource, value: ast.expr) -> list[CheckedValue]:
 
 def _last_argument(call: ast.Call) -> list[CheckedValue]:
     return _constants(call.args[-1:], calls=False) or [CheckedValue(call.args[-1], "other")]
-
-
-@lru_cache(maxsize=8)
-def _helpers(source: TestSource) -> set[str]:
-    """Functions that the test file defines, or imports from what by its name belongs to tests."""
-    found = {names.function for names in source.functions if not names.owner}
-    for each in ast.walk(source.tree):
-        if isinstance(each, ast.ImportFrom) and (each.level or _OF_TESTS.search(each.module or "")):
-            found |= {alias.asname or alias.name for alias in each.names}
-    return found
 
 
 def _constants(sides: list[ast.expr], *, calls: bool = True) -> list[CheckedValue]:
