@@ -219,6 +219,7 @@ mkdir "$scratch/kept"
 while IFS= read -r -d '' path; do untracked[$path]=1; done < <(repo ls-files --others -z)
 preserve_untracked 2>> "$scratch/git" || failed restore_failed 1
 
+reserve_plugins
 before=$(git_state)
 apply || failed apply_failed 1
 [ "$before" = "$(git_state)" ] || failed git_changed 1

@@ -47,8 +47,9 @@ PROTECTED = (
     "setup.py", "*/setup.py",
     # what else an installation reads, and continuous integration
     "requirements*.txt", "*/requirements*.txt", ".github/*", ".circleci/*", ".gitlab-ci.yml", ".travis.yml",
-    # pytest: hooks, plugins by entry point
-    "conftest.py", "*/conftest.py", "*.egg-info/*", "*.dist-info/*",
+    # pytest: hooks, plugins by entry point; Python reads these folders' endings in any case
+    "conftest.py", "*/conftest.py",
+    "*.[eE][gG][gG]-[iI][nN][fF][oO]/*", "*.[dD][iI][sS][tT]-[iI][nN][fF][oO]/*",
     # configuration of runners and of coverage (whose plugins are code), also beside tests in a sub-folder
     *(f"{folder}{name}" for folder in ("", "*/") for name in CONFIGURATION),
     # the interpreter's start-up hooks
@@ -58,6 +59,11 @@ PROTECTED = (
 # path of the reference fix protects nothing.
 DEFAULT_GLOBS = (
     "test/*", "*/test/*", "testing/*", "*/testing/*", "_testing/*", "*/_testing/*",
+    # data that tests read, and their helpers beside the code
+    *(f"{folder}{name}" for folder in ("", "*/") for name in (
+        "test[-_.]*/*", "testdata/*", "testfiles/*", "*[-_]tests/*", "unittests/*", "__snapshots__/*", "__fixtures__/*",
+        "testutil*.py", "testhelper*.py", ".gitattributes",
+    )),
     "Makefile", "makefile", "GNUmakefile", "noxfile.py", "tasks.py", "dodo.py", "fabfile.py", "justfile", "Justfile",
     "Taskfile.yml", "run_tests.py", "run_tests.sh", "runtests.sh", "test.sh", "Rakefile", ".pre-commit-config.yaml",
 )  # fmt: skip
@@ -73,7 +79,7 @@ IMPORTED = frozenset((
     "pkg_resources", "_distutils_hack", "pip", "swerl_paths", "swerl_record", "swerl_memory", "swerl_witness",
     "swerl_unittest", "sitecustomize", "usercustomize",
 ))  # fmt: skip
-FORMER_LIBRARY = frozenset(("asynchat", "asyncore", "binhex", "distutils", "formatter", "imp", "parser", "symbol"))
+FORMER_LIBRARY = frozenset(("asynchat", "asyncore", "distutils", "imp"))  # those that runners once imported
 
 # Lines from which git or patch takes a file's name, also where a hunk's counts claim them for its content: counts may
 # lie, so these are looked for everywhere, and by marks that honest content hardly has. `headers` yields all others.

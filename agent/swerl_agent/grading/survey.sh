@@ -73,7 +73,7 @@ survey_pth() { # folder
 # Adds the plugins that runners load by the entry points of a folder's distributions.
 survey_entry_points() { # folder
   local file line lines section
-  for file in "$1"/*{.egg,-}info/entry_points.txt "$1"/*.egg/EGG-INFO/entry_points.txt; do
+  for file in "$1"/*{.[eE][gG][gG],-}[iI][nN][fF][oO]/entry_points.txt "$1"/*.egg/EGG-INFO/entry_points.txt; do
     [[ -f $file ]] || continue
     mapfile -n 5000 lines 2> /dev/null < "$file"
     section=
@@ -123,6 +123,22 @@ survey() {
     for name in conftest.py {,.}pytest.{ini,toml} tox.ini setup.cfg pyproject.toml; do survey_lines "$folder/$name"; done
   done
   survey_lines /etc/ld.so.preload
+  $nullglob
+  $extglob
+}
+
+# Adds to `reserved` the modules of the image's pytest plugins: pytest imports them by their names.
+reserve_plugins() {
+  local folder entry folders=()
+  local -A found=()
+  local nullglob extglob
+  nullglob=$(shopt -p nullglob) extglob=$(shopt -p extglob)
+  shopt -s nullglob extglob
+  site_folders
+  for folder in "${folders[@]}"; do survey_entry_points "$folder"; done
+  for entry in "${!found[@]}"; do
+    [[ $entry != *": [pytest11] "*=* ]] || { entry=${entry##*=} && reserved[${entry%%[.:[]*}]=1; }
+  done
   $nullglob
   $extglob
 }

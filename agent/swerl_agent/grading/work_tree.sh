@@ -94,10 +94,20 @@ shadows() {
   [[ -n ${reserved[${name%%.*}]+x} ]] && ! is_package "$folder"
 }
 
-# Whether the folder $1 (./ or ./<path>/) was a package before the patch, or is one that the patch made where no file was.
+# Whether the folder $1 (./ or ./<path>/) was a package before the patch, or is one that the patch made where no file was. A
+# folder in another one, new or of a package, counts as one, too, if it has no tests: only theirs would be on sys.path.
 is_package() {
-  [[ $1 != ./ && -e $1__init__.py ]] || return 1
-  repo cat-file -e "HEAD:${1#./}__init__.py" 2> /dev/null || ! repo ls-tree HEAD -- "${1#./}" | read -r
+  local parent=${1%/*/}/ files
+  [[ $1 != ./ ]] || return 1
+  files=$(repo ls-tree --name-only HEAD -- "${1#./}")
+  if [ -z "$files" ]; then
+    [[ -e $1__init__.py || $parent != ./ ]]
+  elif [[ -e $1__init__.py ]]; then
+    repo cat-file -e "HEAD:${1#./}__init__.py" 2> /dev/null
+  else
+    [[ $parent != ./ ]] && repo cat-file -e "HEAD:${parent#./}__init__.py" 2> /dev/null &&
+      ! grep -Eq '(^|/)test_[^/]*\.py$|_test\.py$' <<< "$files"
+  fi
 }
 
 compiled() { # path

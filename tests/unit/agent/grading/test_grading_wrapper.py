@@ -173,17 +173,38 @@ def test_time_limit_ends_a_script_that_stops_its_timer(repository: Path, tmp_pat
 
 
 def test_modules_that_shadow_are_removed_unless_their_package_is_older_or_new(repository: Path, tmp_path: Path) -> None:
-    for name in ("src/core.py", "pkg/__init__.py"):
+    for name in ("src/core.py", "pkg/__init__.py", "pkg/checks/test_a.py"):
         (repository / name).parent.mkdir()
         (repository / name).write_text("")
     git(repository, "add", "src", "pkg")
     git(repository, "commit", "-q", "-m", "sources")
     added = ("src/__init__.py", "src/json.py", "pkg/json.py", "new/__init__.py", "new/json.py", "bare/json.py")
+    added += ("pkg/part/types.py", "pkg/checks/json.py", "new2/part/types.py")
     patch = diff_of(repository, {name: f"# {name}\n" for name in added})
     report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain -uall '*.py'")
     kept = [line.removeprefix("?? ") for line in report.log.decode().splitlines()]
-    assert kept == ["new/__init__.py", "new/json.py", "pkg/json.py", "src/__init__.py"]
-    assert set(report.notes) == {r"removed\ src/json.py", r"removed\ bare/json.py"}
+    assert kept == [
+        "new/__init__.py",
+        "new/json.py",
+        "new2/part/types.py",
+        "pkg/json.py",
+        "pkg/part/types.py",
+        "src/__init__.py",
+    ]
+    assert set(report.notes) == {rf"removed\ {name}/json.py" for name in ("src", "bare", "pkg/checks")}
+
+
+def test_modules_of_the_images_plugins_are_not_replaced(repository: Path, tmp_path: Path) -> None:
+    folder = repository / "venv/lib/python3.12/site-packages/kit-1.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "entry_points.txt").write_text(
+        "[console_scripts]\nkit = kit_cli:main\n[pytest11]\nkit = kit_plugin.a:b\n"
+    )
+    (repository / ".git/info/exclude").write_text("venv\n")
+    patch = diff_of(repository, {"kit_plugin.py": "x\n", "kit_cli.py": "x\n"})
+    report = grade(repository, tmp_path / "p", patch=patch, script="ls")
+    assert report.notes == (r"removed\ kit_plugin.py",)
+    assert b"kit_cli.py" in report.log
 
 
 def test_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:

@@ -152,8 +152,13 @@ def test_other_runners_code_is_not_protected(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py", "tasks.py"]
-)
+    "name",
+    [
+        "mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py", "tasks.py",
+        "testdata/a.json", "pkg/test_data/a.json", "test-files/a.txt", "unit_tests/a.py", "pkg/__snapshots__/a.snap",
+        "testutils.py", "pkg/testhelpers.py", ".gitattributes", "docs/.gitattributes",
+    ],
+)  # fmt: skip
 def test_usual_test_files_are_protected_unless_the_fix_changes_some(name: str) -> None:
     def protected(fix: str) -> bool:
         globs = protected_globs(task(patch=added(fix, "x")).ground_truth, [])
@@ -200,6 +205,7 @@ FOLDERS = ("", "pkg/", "pkg/deep/")
 DECIDING_PATCHES = (
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
     "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
+    "x.EGG-INFO/entry_points.txt", "x-1.Dist-Info/entry_points.txt",
     "tests/x.py", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", "requirements.txt",
     "requirements-dev.txt",
 )  # fmt: skip
@@ -221,7 +227,7 @@ def test_continuous_integration_and_requirements_are_protected_at_the_top(name: 
 
 
 @pytest.mark.parametrize(
-    "name", ["setup_x.py", "pkg/config.py", "pkg/testing.py", "docs/pytest.rst", "src/_pytest/a.py"]
+    "name", ["setup_x.py", "pkg/config.py", "pkg/testing.py", "docs/pytest.rst", "src/_pytest/a.py", "testament.py"]
 )
 def test_ordinary_files_are_not_protected(name: str) -> None:
     assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().ground_truth, []))
