@@ -66,6 +66,11 @@ HONEST = {
     "exec": body(
         "    names = dict(locals())\n    exec('found = min(high, max(low, value))', names)\n    return names['found']"
     ),
+    "a fraction": body("    from fractions import Fraction\n    return Fraction(min(high, max(low, value)))"),
+    "a coroutine": body(
+        "    import asyncio\n    async def run():\n    " + RIGHT + "\n    return asyncio.run(run())"
+    ),
+    "a warning for its caller": body("    import warnings\n    warnings.warn('soon', stacklevel=2)\n" + RIGHT),
     "recursion": body("    return clamp(high, low, high) if value > high else max(low, value)"),
     "a generator": body("    return next(x for x in [min(high, max(low, value))])"),
     "threads": body(
@@ -81,6 +86,11 @@ HONEST = {
     "a module that looks for pytest": with_code("import sys\nUNDER_TEST = 'pytest' in sys.modules\n"),
     "a module with its own checks": with_code("import unittest\n\n\nclass Check(unittest.TestCase):\n    pass\n"),
     "a module that collects garbage": with_code("import gc\ngc.collect()\nlen(gc.get_objects())\n"),
+    "a module with an import hook": with_code(
+        "import importlib.abc, sys\n\n\nclass Finder(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n        return None\n\n\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    ),
     "a module that patches the library": with_code("import json\njson.dumps = json.dumps\njson.extra = 1\n"),
     # what it prints and leaves
     "result-like words": with_code("print('ERROR:')\nprint('FAIL:')\nprint('PASSED')\nprint('1 failed')\n"),
@@ -110,6 +120,21 @@ HONEST = {
             "calc.py": "from calcs.types import clamp, double\n\n__all__ = ['clamp', 'double']\n",
         }
     ),
+    "a module named nearly as one of the library": Honest(
+        {"jsons.py": FIXED, "calc.py": "from jsons import clamp, double\n\n__all__ = ['clamp', 'double']\n"}
+    ),
+    "a module named as one that the library had": Honest(
+        {"formatter.py": FIXED, "calc.py": "from formatter import clamp, double\n\n__all__ = ['clamp', 'double']\n"}
+    ),
+    "a module with a name in other letters": Honest(
+        {"größe.py": FIXED, "calc.py": "from größe import clamp, double\n\n__all__ = ['clamp', 'double']\n"}
+    ),
+    "names that a module makes when they are asked for": Honest(
+        {"_calc.py": FIXED, "calc.py": "def __getattr__(name):\n    import _calc\n    return getattr(_calc, name)\n"}
+    ),
+    "a diff in a document": with_files(**{"docs/a.md": "diff --git a/.git/x b/.git/x\n--- a/.git/x\n+++ b/.git/x\n"}),
+    "attributes of files, which go": with_files(**{".gitattributes": "* text=auto\n"}),
+    "odd separators of lines": with_code("# \u2028 \x0c \x1c\nSIGN = '\x85'\n"),
     "its own tests": with_files(**{"tests/test_more.py": "def test_more():\n    pass\n"}),
     "hooks of its own, which go": with_files(**{"conftest.py": "1 / 0\n"}),
     "a Makefile, which goes": with_files(Makefile="all:\n\ttrue\n"),
