@@ -110,6 +110,16 @@ def test_lines_of_swe_gym_as_miles_writes_them(tmp_path: Path, output_file: Path
     assert all(task.image.startswith("docker.io/xingyaoww/") for task in tasks)
 
 
+def test_one_file_mixes_sets(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    gym = [prompt_line(row, "gym", "train") for row in gym_rows()]
+    bench = [prompt_line(row, "verified", "test") for row in bench_rows(SWE_BENCH)]
+    run_import(jsonl(tmp_path / "miles.jsonl", *gym, *bench), "--format", "prompt", "--purpose", "evaluation")
+    tasks = load_tasks(output_file, "jsonl")
+    assert commands_of(tasks) == expected(SWE_GYM) | expected(SWE_BENCH)
+    by_set = [task.instance_id for task in tasks if task.image.startswith("docker.io/xingyaoww/")]
+    assert sorted(by_set) == sorted(SWE_GYM), "each row has the images of its own set"
+
+
 @pytest.mark.parametrize(
     "name",
     [
