@@ -15,6 +15,7 @@ them.
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import sys
 from pathlib import Path
@@ -29,13 +30,17 @@ from swerl_trainer.megatron.weight_part import own_names
 from swerl_trainer.weight_bucket import WeightBucket, WeightSample
 from torch.multiprocessing.spawn import start_processes
 
+START_SECONDS = 240  # for a rank to start; gloo was seen to wait for ever although all its sockets were connected
+
 
 def run_rank(rank: int, job: dict[str, Any], world_size: int) -> None:
     report: dict[str, Any] = {}
     for (name, config), port in zip(job["cases"].items(), job["ports"], strict=True):
         device = job.get("devices", {}).get(name)
         place: dict[str, Any] = {"rank": rank, "world_size": world_size, "address": "127.0.0.1", "port": port}
+        faulthandler.dump_traceback_later(START_SECONDS, exit=True)
         trainer = MegatronTrainer(config, **place, device=device)
+        faulthandler.cancel_dump_traceback_later()
         what = exports if job.get("only_exports") else answers if job.get("only_gradients") else case
         report[name] = what(trainer, job, Path(job["out"]).with_name(name))
         trainer.close()
