@@ -76,13 +76,13 @@ async def run_one(options: Options) -> int:
     document = {
         "instance_id": task.instance_id,
         "exit_status": episode.exit_status,
-        "commands": len(episode.steps),
+        "commands": len(episode.commands),
         "verdict": status,
         "reward": graded.reward,
         "error": graded.loss_error or episode.error or None,
         "artifacts": str(folder),
     }
-    line = f"{episode.exit_status} after {len(episode.steps)} commands: {status or 'no patch'}"
+    line = f"{episode.exit_status} after {len(episode.commands)} commands: {status or 'no patch'}"
     print_result(options, document, [line, f"artifacts: {folder}"])
     if error := graded.loss_error or episode.error:
         print(f"swerl: {visible(error)}", file=sys.stderr)

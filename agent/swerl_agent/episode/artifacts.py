@@ -80,13 +80,13 @@ def write_artifacts(
     """
     folder = directory / artifact_name(episode, ended)
     folder.mkdir(parents=True)
-    found = findings(executed(episode.steps)) if audit is None else audit
+    found = findings(executed(episode.commands)) if audit is None else audit
     info = _info(episode, verdict, found) | dict(meta or {})
     trajectory = {
         "trajectory_format": TRAJECTORY_FORMAT,
         "info": info,
         "messages": episode.messages,
-        "step_debug": episode.steps,
+        "step_debug": episode.commands,
         "segments": [asdict(segment) for segment in episode.segments],
     }
     files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
@@ -115,7 +115,7 @@ def _info(episode: Episode, verdict: Verdict | None, found: Collection[AuditFind
         "error_code": episode.error_code,
         "infrastructure_error": episode.infrastructure_error,
         "turns": episode.turns,
-        "steps": len(episode.steps),
+        "steps": len(episode.commands),
         "format_errors": episode.format_errors,
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,

@@ -32,7 +32,7 @@ class Episode:
     turns: int = 0  # answers of the model
     format_errors: int = 0  # answers without a command to run
     omitted_turns: int = 0  # turns omitted from the last answer's context
-    steps: list[dict[str, Any]] = field(default_factory=list)  # command records; `step_idx` is their answer, from 0
+    commands: list[dict[str, Any]] = field(default_factory=list)  # their records; `step_idx` is their answer, from 0
     patch: str | None = None  # undecodable bytes as surrogate escapes
     patch_source: str | None = None  # submission | git_diff_fallback
     patch_left_out: list[str] = field(default_factory=list)  # changes that the patch lacks, and why

@@ -97,7 +97,7 @@ class _LoopRun(EpisodeRun):
             self._report_format_error(actions, truncated, remaining)
             return
         self.format_errors_in_row = 0
-        before = len(self.episode.steps)
+        before = len(self.episode.commands)
         try:
             results = [await self._execute(action) for action in actions]
         except EpisodeEnded:
@@ -111,7 +111,7 @@ class _LoopRun(EpisodeRun):
     def _score(self, answer: str, before: int, *, submits: bool = False) -> None:
         """Have the last answer scored by its commands, all but the first `before` ones."""
         if scoring := self.request.scoring:
-            scoring.step(self.episode.turns - 1, answer, self.episode.steps[before:], submits=submits)
+            scoring.step(self.episode.turns - 1, answer, self.episode.commands[before:], submits=submits)
 
     async def _ask(self) -> tuple[str, bool]:
         """The model's next answer, and whether its length limit truncated it."""

@@ -20,7 +20,7 @@ def repeats_itself(episode: Episode) -> bool:
 
 def agent_metrics(episode: Episode, *, eval_time: float | None = None) -> dict[str, float]:
     """Counts, seconds and shares of time; `eval_time`: seconds its grading took. What was not measured is absent."""
-    counts: dict[str, float] = {"turns": episode.turns, "tool_calls": len(episode.steps)}
+    counts: dict[str, float] = {"turns": episode.turns, "tool_calls": len(episode.commands)}
     if episode.segments:
         counts["sequences"] = len(episode.segments)
     return counts | time_metrics(episode.turns, episode.timings, eval_time=eval_time)

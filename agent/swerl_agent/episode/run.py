@@ -93,7 +93,7 @@ class EpisodeRun(ABC):
     def report(self, state: str) -> None:
         """Write the episode's state and what is new to its live file, if it has one."""
         if self._live:
-            self._live.report(state, self.messages(), self.episode.steps)
+            self._live.report(state, self.messages(), self.episode.commands)
 
     def _open_live_file(self) -> None:
         if self.request.live is not None:
@@ -126,7 +126,7 @@ class EpisodeRun(ABC):
             )
         if result.run_seconds is not None:
             self._add_seconds("exec", result.duration - result.run_seconds)
-        self.episode.steps.append(step_record(step, command if action is None else action, result, started))
+        self.episode.commands.append(step_record(step, command if action is None else action, result, started))
         return result
 
     async def take_submission(self, result: CommandResult) -> None:

@@ -199,7 +199,7 @@ def _record(sample_id: SampleId, graded: GradedEpisode, elapsed: float, folder: 
         exit_status=episode.exit_status,
         verdict=verdict.status if verdict else "",
         patch_source=episode.patch_source,
-        n_steps=len(episode.steps),
+        n_steps=len(episode.commands),
         error=episode.error or graded.loss_error,
         elapsed=round(elapsed, 1),
         run_dir=folder,

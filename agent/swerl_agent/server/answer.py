@@ -89,7 +89,7 @@ def response(episode: Episode, request: RunRequest, model: str) -> Json:
 
 def output_items(episode: Episode) -> Iterator[Json]:
     """Answers with their tokens, observations, and with tool calls each call before its output, in their order."""
-    tokens, commands = _tokens(episode), enumerate(episode.steps)
+    tokens, commands = _tokens(episode), enumerate(episode.commands)
     for number, message in enumerate(episode.messages[PROMPT:]):
         role, text = message["role"], message["content"]
         if role == "assistant":

@@ -82,7 +82,7 @@ def _read_mini(episode: Episode, messages: Sequence[Any]) -> None:
         if role == "assistant":
             turn += 1
             waiting = [_record(turn, command) for command in _commands(message, extra)]
-            episode.steps += waiting
+            episode.commands += waiting
             _count_tokens(episode, mapping(mapping(extra.get("response")).get("usage") or message.get("usage")))
         elif waiting:
             record = waiting.pop(0)
@@ -149,6 +149,6 @@ def _read_swe_agent(episode: Episode, content: Mapping[str, Any]) -> None:
         answer = text(step.get("response")) or text(step.get("thought"))
         episode.messages.append({"role": "assistant", "content": answer})
         if action := text(step.get("action")).strip():
-            episode.steps.append(_record(turn, action, output, seconds=number(step.get("execution_time"))))
+            episode.commands.append(_record(turn, action, output, seconds=number(step.get("execution_time"))))
         if output:
             episode.messages.append({"role": "user", "content": output})

@@ -11,7 +11,7 @@ from swerl_trainer.metrics.driver_metrics import DriverMetrics, gpus_by_role
 from swerl_trainer.rollout.group import Rollout
 
 EPISODE = Rollout(
-    "g", 0, "t", valid=True, resolved=True, verdict="resolved", steps=5, timeouts=2, seconds={"model": 3.0}
+    "g", 0, "t", valid=True, resolved=True, verdict="resolved", commands=5, timeouts=2, seconds={"model": 3.0}
 )
 
 

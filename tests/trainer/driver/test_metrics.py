@@ -25,7 +25,7 @@ from swerl_trainer.rollout.group import GroupRequest, GroupState, Rollout, StepG
 def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
     return Rollout(
         "g", 0, "t", valid=valid, reward=reward, resolved=reward > 0, exit_status="submitted", verdict="resolved",
-        segments=[TokenSegment([5, 6, 7], [0, 1, 1])], turns=4, steps=3, format_errors=1,
+        segments=[TokenSegment([5, 6, 7], [0, 1, 1])], turns=4, commands=3, format_errors=1,
         seconds=seconds or {}, error_code="" if valid else "pod_evicted",
     )  # fmt: skip
 
@@ -250,9 +250,9 @@ def test_turns_count_answers_without_a_command() -> None:
 
 
 def test_rate_is_the_mean_of_the_episodes_own() -> None:
-    nine_turns = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
-    one_turn = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
-    no_turns = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)
+    nine_turns = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, commands=8, format_errors=9)
+    one_turn = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, commands=1, format_errors=0)
+    no_turns = replace(rollout(seconds={"total": 1.0}), turns=0, commands=0, format_errors=0)
     figures = rollout_metrics([nine_turns, one_turn, no_turns])
     assert figures["agent/format_error_rate"] == 0.5
     assert figures["sandbox/exec_overhead_ratio"] == pytest.approx((0.1 + 0.05) / 2)

@@ -51,7 +51,7 @@ async def test_mini_swe_agent_is_trained_on_its_sampled_tokens(tmp_path: Path, m
         rollout = await run(Worker(dependencies), REQUEST, (0, 1), 0, 0)
     assert (rollout.valid, rollout.resolved, rollout.reward) == (True, True, 1.0)
     assert (rollout.exit_status, rollout.patch_source) == ("submitted", "submission")
-    assert (rollout.turns, rollout.steps) == (2, 2)
+    assert (rollout.turns, rollout.commands) == (2, 2)
     assert rollout.seconds["model"] > 0
     (sample,) = training_samples(rollout, AlgorithmSpec())
     trained = [tokenizer.decode(sample.tokens[start:end]) for _, start, end in sample.answers]

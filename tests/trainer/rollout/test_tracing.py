@@ -35,7 +35,7 @@ def command(start: float, end: float) -> dict[str, Any]:
     return {"step_idx": 0, "start_ts": start, "end_ts": end, "returncode": 0, "timed_out": False}
 
 
-EPISODE = Episode("task", "g7", 1, steps=[command(970.0, 972.0), command(980.0, 985.0)])
+EPISODE = Episode("task", "g7", 1, commands=[command(970.0, 972.0), command(980.0, 985.0)])
 
 
 def times(spans: tuple[Span, ...]) -> list[tuple[str, float, float]]:

@@ -31,7 +31,7 @@ def rollout(index: int, *, valid: bool = True, resolved: bool = False) -> Rollou
     return Rollout(
         "g1", index, "task", valid=valid, reward=1.0 if resolved else -1.0, resolved=resolved,
         verdict="resolved" if resolved else "unresolved" if valid else "infra_error", exit_status="submitted",
-        patch_source="submission", error_code="" if valid else "pod_evicted", turns=4, steps=3, timeouts=1,
+        patch_source="submission", error_code="" if valid else "pod_evicted", turns=4, commands=3, timeouts=1,
         exec_retries=1, handshake_errors=1, suspicions=frozenset({"network"}), seconds=SECONDS, usage=USAGE,
         waits=WAITS, segments=[TokenSegment([5, 6, 7], [0, 1, 1], weight_versions=[("1", 1, 3)])],
     )  # fmt: skip

@@ -76,7 +76,7 @@ class DriverMetrics:
         outcome = "infrastructure" if not rollout.valid else "resolved" if rollout.resolved else "unresolved"
         self._episodes.labels(self.job, purpose, outcome).inc()
         self._tokens.labels(self.job, purpose).inc(rollout.sampled_tokens)
-        self._commands.labels(self.job, "finished").inc(max(0, rollout.steps - rollout.timeouts))
+        self._commands.labels(self.job, "finished").inc(max(0, rollout.commands - rollout.timeouts))
         self._commands.labels(self.job, "timed_out").inc(rollout.timeouts)
         self._faults.labels(self.job, "stream_lost").inc(rollout.exec_retries)
         self._faults.labels(self.job, "handshake_failed").inc(rollout.handshake_errors)

@@ -178,7 +178,7 @@ def _agent(valid: Sequence[Rollout]) -> Metrics:
     if not valid:
         return {}
     turns = [rollout.turns for rollout in valid]
-    calls = [rollout.steps for rollout in valid]
+    calls = [rollout.commands for rollout in valid]
     metrics: Metrics = {
         "agent/turns_mean": fmean(turns),
         "agent/turns_sum": float(sum(turns)),
@@ -227,7 +227,7 @@ def _times(valid: Sequence[Rollout]) -> Metrics:
 
 def _exec_overhead(timed: Sequence[Rollout]) -> Metrics:
     """Seconds of transport to sandboxes and back, as means over all turns and over all commands."""
-    turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.steps for rollout in timed)
+    turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.commands for rollout in timed)
     overhead = sum(rollout.seconds["exec"] for rollout in timed)
     metrics = {"sandbox/exec_overhead_per_turn": overhead / turns} if turns else {}
     return metrics | ({"sandbox/exec_latency_mean": overhead / commands} if commands else {})

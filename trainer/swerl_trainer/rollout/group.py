@@ -46,7 +46,7 @@ class Rollout:
     uncontrasted: bool = False  # resolved by a task whose tests have no alteration that could confirm it
     segments: Sequence[TokenSegment] = ()  # one per context; a new one where turns were left out
     turns: int = 0
-    steps: int = 0  # commands
+    commands: int = 0  # commands that the agent ran
     format_errors: int = 0
     omitted_turns: int = 0
     repeats: bool = False  # the model ended in a loop

@@ -73,7 +73,7 @@ def rollout_of(
         uncontrasted=resolved and verdict is not None and verdict.report.get("contrast") == "unavailable",
         segments=episode.segments,
         turns=episode.turns,
-        steps=len(episode.steps),
+        commands=len(episode.commands),
         format_errors=episode.format_errors,
         omitted_turns=episode.omitted_turns,
         repeats=repeats_itself(episode),
@@ -115,4 +115,4 @@ def _error_code(episode: Episode) -> str:
 
 
 def _sum(episode: Episode, field: str) -> int:
-    return sum(int(step.get(field) or 0) for step in episode.steps)
+    return sum(int(step.get(field) or 0) for step in episode.commands)

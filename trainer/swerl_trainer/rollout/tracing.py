@@ -69,7 +69,7 @@ def _turns(episode: Episode, began: float, ended: float) -> Iterator[Span]:
             record["end_ts"],
             {"turn": record["step_idx"], "returncode": record["returncode"], "timed_out": record["timed_out"]},
         )
-        for record in episode.steps
+        for record in episode.commands
     ]
     bounds = [Span("", began, began), *commands, Span("", ended, ended)]
     for before, after in pairwise(bounds):

@@ -178,7 +178,7 @@ class Worker:
             return self._lost_rollout(request, index, error, "internal")
         episode, verdict = graded.episode, graded.verdict
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
-        audit = await asyncio.to_thread(lambda: findings(executed(episode.steps)))
+        audit = await asyncio.to_thread(lambda: findings(executed(episode.commands)))
         algorithm = self._deps.algorithm
         waited, waits = {"wait": member.waited}, member.start_seconds
         rollout = rollout_of(episode, verdict, waited, algorithm, scores=scores, waits=waits, audit=audit)

@@ -61,7 +61,7 @@ def test_ids_and_model_names_of_predictions(
 def test_error_of_an_episode(
     tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lost: bool
 ) -> None:
-    episode = SimpleNamespace(exit_status="failed", steps=[], error=HOSTILE, error_code="")
+    episode = SimpleNamespace(exit_status="failed", commands=[], error=HOSTILE, error_code="")
     graded = SimpleNamespace(
         episode=episode, verdict=None, reward=None, resolved=False, loss_error=HOSTILE if lost else None
     )

@@ -61,7 +61,11 @@ async def test_chat_episode_solves_a_task_and_writes_artifacts_without_tokens(
         *["assistant", "user"] * 2,
         "assistant",
     ]
-    assert [(step["step_idx"], step["action"]) for step in episode.steps] == [(0, "cat kit.py"), (1, FIX), (2, SUBMIT)]
+    assert [(step["step_idx"], step["action"]) for step in episode.commands] == [
+        (0, "cat kit.py"),
+        (1, FIX),
+        (2, SUBMIT),
+    ]
     assert "answer = 41" in server.requests[1]["messages"][3]["content"]
     assert (server.requests[0]["temperature"], max_answer_tokens(server.requests[0])) == (0.5, 4096)
 
@@ -91,7 +95,7 @@ async def test_reasoning_is_kept_and_not_sent_again(attempt: RunEpisode) -> None
     episode = await attempt(server)
     answers = [message["content"] for message in episode.messages if message["role"] == "assistant"]
     assert answers[0].startswith("<think>Let me look: ") and answers[1] == "<think>I go on</think>"
-    assert [step["action"] for step in episode.steps] == ["ls", SUBMIT]
+    assert [step["action"] for step in episode.commands] == ["ls", SUBMIT]
     assert episode.format_errors == 1
     sent = [message["content"] for message in server.requests[2]["messages"] if message["role"] == "assistant"]
     assert sent == [block("ls"), "(no text)"]

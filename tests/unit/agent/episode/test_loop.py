@@ -40,7 +40,7 @@ def test_submitted_patch_ends_the_episode(run: Run) -> None:
     assert episode.patch is not None
     assert episode.patch.startswith("diff --git a/kit.py b/kit.py\n")
     assert episode.patch.endswith("\n+answer = 42\n")
-    assert [step["step_idx"] for step in episode.steps] == [0, 1]
+    assert [step["step_idx"] for step in episode.commands] == [0, 1]
     assert script.keys == {"g3/kit__kit-1"}
     assert "You have 19 turns left." in script.read[1]
 
@@ -64,13 +64,13 @@ def test_answer_without_exactly_one_action_uses_a_turn(run: Run, answer: str) ->
     episode, script = run(answer, block("sed -i s/41/42/ kit.py"), block(SUBMIT))
     assert episode.exit_status == "submitted"
     assert "Give exactly ONE command" in script.read[1]
-    assert len(episode.steps) == 2
-    assert [step["step_idx"] for step in episode.steps] == [1, 2]
+    assert len(episode.commands) == 2
+    assert [step["step_idx"] for step in episode.commands] == [1, 2]
 
 
 def test_sentinel_inside_a_command_or_later_output_submits_nothing(run: Run) -> None:
     episode, _ = run(block("echo x; echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"), block(SUBMIT), step_limit=2)
-    assert len(episode.steps) == 2
+    assert len(episode.commands) == 2
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_timeout_is_shown_with_the_partial_output(run: Run) -> None:
     episode, script = run(block("sleep 30"), block(SUBMIT), command_timeout_seconds=0.3)
     assert "was stopped after 0.3 seconds" in script.read[1]
     assert "partial" in script.read[1]
-    assert episode.steps[0]["timed_out"]
+    assert episode.commands[0]["timed_out"]
     assert not episode.infrastructure_error
 
 
@@ -153,7 +153,7 @@ def test_command_with_a_nul_byte_gives_an_error_observation(run: Run, tool_token
     protocol = PROTOCOLS["mini-swe-agent-2-tools"]
     episode, _ = run(call, protocol=protocol, tokenizer=tool_tokenizer, step_limit=1)
     assert episode.exit_status == "max_steps"
-    assert episode.steps[0]["output_head"].split() == ["357", "277", "275", "x"]
+    assert episode.commands[0]["output_head"].split() == ["357", "277", "275", "x"]
 
 
 @pytest.mark.parametrize("kind", [OOMKilled, StorageExceeded, StateLost, Unresponsive, FileError])
@@ -168,7 +168,7 @@ def test_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     episode, _ = run(block("ls"), EngineError("no answer"))
     assert episode.infrastructure_error
     assert episode.error_code == "engine_lost"
-    assert len(episode.steps) == 1
+    assert len(episode.commands) == 1
     assert episode.sampled_tokens > 0
 
 

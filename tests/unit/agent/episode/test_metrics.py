@@ -7,7 +7,7 @@ from swerl_agent.episode import Episode, agent_metrics, repeats_itself
 
 
 def test_times_of_an_episode_and_their_shares() -> None:
-    episode = Episode("t", "g", 0, turns=4, steps=[{}] * 3)
+    episode = Episode("t", "g", 0, turns=4, commands=[{}] * 3)
     episode.timings = {"total": 10.0, "model": 6.0, "environment": 2.0, "exec": 0.5}
     metrics = agent_metrics(episode, eval_time=10.0)
     assert (metrics["turns"], metrics["tool_calls"]) == (4, 3)

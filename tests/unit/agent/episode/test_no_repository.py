@@ -109,7 +109,7 @@ async def test_model_is_never_asked_without_a_repository(
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     episode, asked = await agent(request_in(folder), session, tokenizer)
-    assert (asked, episode.steps) == (0, [])
+    assert (asked, episode.commands) == (0, [])
     assert (episode.exit_status, episode.error_code) == ("infrastructure_error", "no_repository")
     why = f"the image example.org/kit:1 has no git repository at {folder}{REMEDY}"
     assert GradedEpisode(episode).loss_error == f"NoRepository: {why}"

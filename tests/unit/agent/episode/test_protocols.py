@@ -114,7 +114,7 @@ def test_mini_swe_agent_2_error_names_its_fence(run: Run) -> None:
 def test_three_answers_without_command_end_a_mini_swe_agent_2_episode(run: Run) -> None:
     episode, _ = run("a", "b", fenced("ls"), "c", "d", "e", fenced(SUBMIT), protocol=MINI_2)
     assert episode.exit_status == "repeated_format_errors"
-    assert (episode.turns, episode.format_errors, len(episode.steps)) == (6, 5, 1)
+    assert (episode.turns, episode.format_errors, len(episode.commands)) == (6, 5, 1)
 
 
 def test_first_version_has_no_limit_on_format_errors(run: Run) -> None:
@@ -125,9 +125,9 @@ def test_first_version_has_no_limit_on_format_errors(run: Run) -> None:
 def test_command_that_fails_submits_nothing_in_the_second_version(run: Run) -> None:
     failing = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; false"
     episode, _ = run(fenced(failing), fenced(SUBMIT), protocol=MINI_2)
-    assert len(episode.steps) == 2
+    assert len(episode.commands) == 2
     episode, _ = run(block(failing), block(SUBMIT), protocol=MINI_1)
-    assert len(episode.steps) == 1
+    assert len(episode.commands) == 1
 
 
 def test_patch_in_two_steps(run: Run) -> None:
@@ -150,8 +150,8 @@ def test_answer_cut_for_length_is_marked(run: Run) -> None:
 def test_tool_calls_and_their_results_go_through_the_chat_template(run: Run, tool_tokenizer: HFTokenizer) -> None:
     answers = [call("echo one") + call("echo two"), "no call", call("sed -i s/41/42/ kit.py"), call(SUBMIT)]
     episode, script = run(*answers, protocol=MINI_2_TOOLS, tokenizer=tool_tokenizer)
-    assert (episode.exit_status, episode.turns, len(episode.steps)) == ("submitted", 4, 4)
-    assert [step["step_idx"] for step in episode.steps] == [0, 0, 2, 3]
+    assert (episode.exit_status, episode.turns, len(episode.commands)) == ("submitted", 4, 4)
+    assert [step["step_idx"] for step in episode.commands] == [0, 0, 2, 3]
     assert '"name": "bash"' in script.read[0]
     results = script.read[1].split("<|im_start|>user\n")[-1]
     assert results.count("<tool_response>") == 2

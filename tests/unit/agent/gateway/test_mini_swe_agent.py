@@ -90,8 +90,8 @@ async def test_solved_task_yields_one_segment(attempt: Episodes, plain: HFTokeni
         text = plain.decode(segment.tokens[start : end - 1])
         assert text == block(["cat kit.py", FIX, *SUBMIT][step])
     assert sum(segment.loss_mask) == episode.sampled_tokens
-    assert [(step["step_idx"], step["action"]) for step in episode.steps][:2] == [(0, "cat kit.py"), (1, FIX)]
-    assert episode.steps[0]["output_head"] == "answer = 41\n"
+    assert [(step["step_idx"], step["action"]) for step in episode.commands][:2] == [(0, "cat kit.py"), (1, FIX)]
+    assert episode.commands[0]["output_head"] == "answer = 41\n"
     assert "The answer is 42." in attempt.engine.read[0] and "<returncode>0</returncode>" in attempt.engine.read[1]
     assert episode.timings["total"] > episode.timings["model"] > 0 < episode.timings["environment"]
 
@@ -99,7 +99,7 @@ async def test_solved_task_yields_one_segment(attempt: Episodes, plain: HFTokeni
 async def test_tool_protocol_allows_reasoning_and_several_calls(attempt: Episodes, with_tools: HFTokenizer) -> None:
     answers = [call("cat kit.py", "ls"), call(FIX), call(SUBMIT[0]), call(SUBMIT[1])]
     episode = await attempt(with_tools, *answers, protocol=TOOLS)
-    assert (episode.exit_status, episode.turns, len(episode.steps)) == ("submitted", 4, 5)
+    assert (episode.exit_status, episode.turns, len(episode.commands)) == ("submitted", 4, 5)
     assert [m["content"] for m in episode.messages if m["role"] == "assistant"] == answers
     assert [m["role"] for m in episode.messages[:5]] == ["system", "user", "assistant", "tool", "tool"]
     assert len(episode.segments) == 1

@@ -90,7 +90,7 @@ def test_cuts_scores_and_findings_are_at_their_step(tmp_path: Path) -> None:
 def test_submitting_command_has_the_output_of_its_record(tmp_path: Path) -> None:
     one = episode()
     del one.messages[-1]
-    one.steps[-1] |= {"output_head": "a" * 1500, "output_tail": "b" * 1500, "output_len": 4000}
+    one.commands[-1] |= {"output_head": "a" * 1500, "output_tail": "b" * 1500, "output_len": 4000}
     folder = write_rollout(tmp_path / "job", one, RESOLVED, 1)
     exported(folder, tmp_path / "out")
     (result,) = document(tmp_path / "out")["steps"][-1]["observation"]["results"]
