@@ -54,11 +54,13 @@ def test_source_files_exist(page: Path) -> None:
 
 @cache
 def fields() -> frozenset[str]:
-    """Paths of all fields below `spec` of all kinds."""
+    """Paths of all fields below `spec` of all kinds, and of those below `status` with that prefix."""
     found = set[str]()
     for path in (ROOT / "crds").glob("*.yaml"):
         for version in yaml.safe_load(path.read_text())["spec"]["versions"]:
-            walk(version["schema"]["openAPIV3Schema"]["properties"]["spec"], "", found)
+            parts = version["schema"]["openAPIV3Schema"]["properties"]
+            walk(parts["spec"], "", found)
+            walk(parts["status"], "status.", found)
     return frozenset(found)
 
 
