@@ -1,7 +1,7 @@
 """Priority of the kernel's RCU threads.
 
 The kernel removes a Pod's network namespace in a worker that waits for grace periods of RCU. Where many Pods share few
-processors, the threads that end a grace period wait behind them, and each Pod then takes tens of seconds to prepare.
+processors, the threads that end a grace period wait behind them. Each Pod then takes tens of seconds to prepare.
 The kernel's own remedy is the boot parameter `rcutree.kthread_prio=1`; this is the same on a running kernel.
 """
 

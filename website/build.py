@@ -36,7 +36,7 @@ def build(folder: Path) -> None:
             command, cwd=scratch, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
         )
     if done.returncode:
-        raise SystemExit(f"the documentation has errors; mend the pages named here:\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"the documentation has errors; correct the pages named here:\n{done.stdout}{done.stderr}")
 
 
 def configuration() -> dict[str, Any]:

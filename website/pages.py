@@ -1,7 +1,7 @@
 """The sources of the site: pages of the repository at their own paths, and a page for each other file that they link.
 
-Guarantee: a link that works in the repository works on the site. A link to a folder leads to a list of its files, a
-link to a program or an object to a page that shows it.
+Guarantee: a link that works in the repository works on the site. A link to a folder leads to a list of its files. A
+link to a program or an object leads to a page that shows it.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ PullSecrets = Annotated[list[Name], Field(max_length=8)]
 def format_validation_error(
     error: ValidationError, prefix: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Each field at fault and why, in one line: `spec.replicas: Input should be ...`.
+    """Each invalid field and why, in one line: `spec.replicas: Input should be ...`.
 
     `prefix` precedes the field; `names` are what the caller's users know fields as.
     """

@@ -1,6 +1,6 @@
 """Requests to the API server over one aiohttp session.
 
-Guarantees: every call has a total timeout and a watch that falls silent is cut; a failure is a `KubeError`. A request
+Guarantees: every call has a total timeout and a watch without data is closed; a failure is a `KubeError`. A request
 that the server asks to repeat later is repeated then, of any kind (see retry_after.py). Reads are also repeated
 when the server was not reached or failed. A write that may have been carried out is sent once: only the caller knows
 whether repeating it is harmless.
@@ -180,7 +180,7 @@ class Transport:
     async def _repeated(
         self, method: str, path: str, query: Query | None, data: bytes | None = None, content_type: str | None = None
     ) -> bytes:
-        """The answer, once the server no longer asks to come back later."""
+        """The answer, after retries while the server answers with Retry-After."""
         waited = 0.0
         while True:
             try:

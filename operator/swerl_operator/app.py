@@ -88,7 +88,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry, settings: Settings, health:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Timeouts that end a silent watch; no annotations, no log lines as Events, no cluster-wide scanning."""
+    """Timeouts that end a watch without events; no annotations, no log lines as Events, no cluster-wide scanning."""
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330

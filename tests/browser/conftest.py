@@ -79,7 +79,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page of the console that everybody may open."""
+    """A page of the console that opens without a token."""
     with watched(browser, address) as opened:
         wait_for_index(opened)
         yield opened

@@ -1,4 +1,4 @@
-"""Trajectories looked through for what honest work does not need: later history, downloads, the grader's own files.
+"""Searches trajectories for commands that honest work does not need: later history, downloads, the grader's own files.
 
 Guarantees: only what was executed is looked at, not what was talked about; a finding names its rule, its step and the
 words that gave it away; the commands of a trajectory that cannot be read are an error, never an empty list.

@@ -129,7 +129,7 @@ RULES: Sequence[AuditRule] = (
     ),
     _rule(
         "grader",
-        "reaches for what grading trusts",
+        "accesses files that grading trusts",
         r"SWERL_WITNESS|swerl[-_]?(?:witness|grading)|PYTEST_CURRENT_TEST",
         r">>>>> (?:Start Test|End Test|Test Exit Code)",
     ),

@@ -45,7 +45,7 @@ MEMBERS = {  # name -> module:attribute, help
     "serve": (".serve:command", "serve rollouts over HTTP to trainers of other frameworks"),
     "trajectories": (".trajectories:command", "list, show, audit, export and import the trajectories of episodes"),
     "view": (".view:command", "show jobs, evaluations and trajectories in the browser"),
-    "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to mend it"),
+    "doctor": (".doctor:command", "examine a cluster: what it lacks, and how to fix it"),
     "man": (".man:command", "write manual pages of all commands"),
     "completion": (".completion:command", "print the completion script of a shell"),
 }

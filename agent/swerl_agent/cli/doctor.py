@@ -17,7 +17,7 @@ from .pod_options import pull_secret_option
 from .values import SECONDS
 
 
-@click.command("doctor", help="Examine a cluster: what it lacks, and how to mend it.")
+@click.command("doctor", help="Examine a cluster: what it lacks, and how to fix it.")
 @click.option(
     "--image",
     multiple=True,

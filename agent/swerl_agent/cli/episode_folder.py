@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def require_folder(folder: Path) -> None:
     """Raises UsageError where there is no folder."""
     if not folder.is_dir():
-        raise click.UsageError(f"{folder} is no folder; name the output folder of a job or an evaluation")
+        raise click.UsageError(f"{folder} is not a folder; name the output folder of a job or an evaluation")
 
 
 @contextmanager

@@ -50,7 +50,7 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 @click.option("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
 @click.option("--port", type=PORT, default=11_000, help="port; 0: a free one (default 11000)")
 @click.option("--token-file", type=PATH, metavar="FILE", help="file with the token that clients must send")
-@click.option("--no-token", is_flag=True, help="serve everybody who reaches the port")
+@click.option("--no-token", is_flag=True, help="accept requests from all clients that reach the port, without a token")
 @click.option("--concurrency", type=POSITIVE, default=16, help="concurrent episodes (default 16)")
 @click.option(
     "--grace", type=NON_NEGATIVE, default=20.0, metavar="SECONDS", help="time for running episodes to end (default 20)"
@@ -114,7 +114,7 @@ def _access(options: Options) -> ServerAccess:
     if options.no_token:
         return ServerAccess(hosts=None)
     raise click.UsageError(
-        f"--host {options.host} without a token: everybody who reaches the port could create Pods; give --token-file,"
+        f"--host {options.host} without a token: all clients that reach the port could create Pods; give --token-file,"
         " or --no-token if only the trainer reaches it"
     )
 

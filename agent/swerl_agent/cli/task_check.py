@@ -1,6 +1,6 @@
 """`swerl tasks check`: a task is fit if every run resolves its reference fix and no run resolves the empty patch.
 
-Guarantee: completed runs are in the output folder, whatever ends the check. A repeated check continues from there.
+Guarantee: completed runs stay in the output folder, however the check ends. A repeated check continues from there.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ RESOLVED = ("yes", "no", "lost")  # as the console's list takes them
     help="List ended episodes, the newest first.\n\nFOLDER: that of a job or an evaluation, or one that contains some.",
 )
 @click.argument("folder", type=PATH)
-@click.option("--resolved", type=click.Choice(RESOLVED), help="lost: the episode says nothing about the model")
+@click.option("--resolved", type=click.Choice(RESOLVED), help="lost: infrastructure ended the episode")
 @click.option("--task", metavar="ID", help="episodes of this task")
 @click.option("--status", metavar="VERDICT", help="episodes with this verdict, such as unresolved or infra_error")
 @click.option("--limit", type=POSITIVE, default=50, metavar="N", help="episodes to print (default 50)")

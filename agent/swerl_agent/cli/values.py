@@ -102,7 +102,7 @@ def _non_negative(text: str) -> float:
 
 def _seconds(text: str) -> float:
     if (number := _non_negative(text)) == 0:
-        raise ValueError("0 is no time; give seconds above 0")
+        raise ValueError("a duration of 0 is invalid; give seconds above 0")
     return number
 
 

@@ -43,7 +43,7 @@ DEFAULT_PORT = 8765
     "--auth",
     type=click.Choice(["token", "kubernetes", "header"]),
     default="token",
-    help="who may open it: everybody with the printed token; users of the cluster with their token; users that a proxy"
+    help="who may open it: all users with the printed token; users of the cluster with their token; users that a proxy"
     " names in --user-header (default token)",
 )
 @click.option("--user-header", default="X-Forwarded-User", help="with --auth header (default X-Forwarded-User)")

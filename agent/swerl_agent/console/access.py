@@ -20,7 +20,7 @@ from swerl_kube import KubeError
 
 from .visitors import COOKIE, Authenticator, SharedToken, Visitor
 
-OPEN_PAGES = ("/login", "/assets/")  # that everybody sees
+OPEN_PAGES = ("/login", "/assets/")  # visible without a token
 VISITOR = web.RequestKey("visitor", Visitor)
 PARAMETER = "token"
 HEADERS = {

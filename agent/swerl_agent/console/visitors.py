@@ -47,7 +47,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True)
 class SharedToken:
-    """Everybody who has the printed address; '' admits everybody."""
+    """All users who have the printed address; '' admits all users."""
 
     token: str = ""
     login = False

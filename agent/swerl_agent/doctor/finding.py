@@ -10,7 +10,7 @@ Status = Literal["ok", "warning", "failed", "unknown"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found. `warning`: some jobs fail or are slow; `unknown`: the check could not look."""
+    """What a check found. `warning`: some jobs fail or are slow; `unknown`: the check could not run."""
 
     check: str
     status: Status

@@ -32,9 +32,9 @@ from .proxy import Proxy
 
 Message = Mapping[str, Any]  # as OpenAI's API has it
 PATH = "/chat/completions"
-CHECK_SECONDS = 900.0  # for the question that an evaluation begins with; a hosted model may have to start first
+CHECK_SECONDS = 900.0  # for the request that an evaluation begins with; a hosted model may have to start first
 LISTED = 10  # models of the server that an error names
-QUOTED = 500  # characters of a server's words that an error holds
+QUOTED = 500  # characters of a server's answer that an error holds
 CHANGE_URL = "--engine, or model.endpoint.url of a SweEval"
 CHANGE_MODEL = "--model, or model.endpoint.model of a SweEval"
 CHANGE_KEY = "--api-key-env, or model.endpoint.apiKeySecret of a SweEval"
@@ -186,7 +186,7 @@ class ChatCompletions:
         try:
             names = [str(entry["id"]) for entry in json.loads(text)["data"]] if status == 200 else []
         except (KeyError, TypeError, ValueError):
-            names = []  # no such list; the first question will show
+            names = []  # no such list; the first request fails if the model is absent
         if names and not {self._model, f"models/{self._model}"} & set(names):
             others = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
             raise EndpointError(
@@ -248,7 +248,7 @@ class ChatCompletions:
 
     def _invalid_answer(self, answer: Any) -> EngineError:
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        return EngineError(f"{self._url} answered something that is no chat completion: {text[:200]!r}")
+        return EngineError(f"{self._url} returned an answer that is not a chat completion: {text[:200]!r}")
 
 
 def generated_text(message: Message) -> str:

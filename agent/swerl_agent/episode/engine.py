@@ -249,7 +249,7 @@ def _generation(body: Mapping[str, Any]) -> Generation:
         raise ValueError("an answer without an end")
     logprobs = [float(entry[0]) for entry in entries]
     if not all(map(math.isfinite, logprobs)):
-        raise EngineError("the engine gave a log-prob that is no number: its weights or its cache are damaged")
+        raise EngineError("the engine returned a log-prob that is not a number: its weights or its cache are damaged")
     return Generation(ids, logprobs, finish["type"], _spans(meta, len(ids)), _usage(meta))
 
 

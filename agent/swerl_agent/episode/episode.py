@@ -7,7 +7,7 @@ from typing import Any
 
 from .token_segment import TokenSegment
 
-INFRASTRUCTURE_ERROR = "infrastructure_error"  # exit status of an episode that ended for no fault of the policy
+INFRASTRUCTURE_ERROR = "infrastructure_error"  # exit status of an episode that the policy did not end
 SANDBOX_DESTROYED = "sandbox_destroyed"  # exit status of an episode whose own commands ended its sandbox
 PROMPT_FAILED = "prompt_failed"  # exit status of an episode whose prompt or chat template does not render
 

@@ -54,7 +54,7 @@ class SamplingFields(BaseModel):
 
 
 def sampling_fields(spec: AgentSpec) -> SamplingFields:
-    """Those of an agent with an engine; raises PromptError naming the first field at fault."""
+    """Those of an agent with an engine; raises PromptError naming the first invalid field."""
     try:
         return SamplingFields.model_validate(request_fields(spec))
     except ValidationError as error:

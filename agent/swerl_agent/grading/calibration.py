@@ -1,7 +1,7 @@
 """Which alterations of a task's tests its reference fix survives, and how many copies of tests one run can afford.
 
-Guarantee: however slow the tests, a run keeps of each test that it alters one copy that must pass, under names that
-all differ where that is possible. Of each test that decides it also keeps copies that must fail: one for each usable
+Guarantee: however slow the tests, a run keeps one copy that must pass of each test that it alters. All names differ
+where that is possible. Of each test that decides it also keeps copies that must fail: one for each usable
 kind of change of each value, else those with a failing end. A copy that must pass is never the first execution of its
 test.
 """

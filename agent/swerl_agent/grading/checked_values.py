@@ -1,7 +1,7 @@
 """Values that a test checks, in whose place another one (`replaced_values`) must make it fail.
 
-Checks are `assert` statements, calls of assertion functions by their names, expected exceptions, and calls of checking
-helpers of the tests, also of libraries of assertions (`indirect_checks`).
+Checks are `assert` statements, calls of assertion functions by their names and expected exceptions. Calls of checking
+helpers of the tests, also of libraries of assertions, are checks too (`indirect_checks`).
 
 Guarantees: every value lies in the test's own body; whether the test fails without it is for the reference fix to show.
 No value is taken with which another correct fix might still pass. So inputs of the code under test stay, and so do

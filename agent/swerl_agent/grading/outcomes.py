@@ -1,6 +1,7 @@
 """R2E-Gym's way of grading: the outcome of every test must be the one that is known of the reference fix.
 
-Guarantees: a test too many, one too few, or another outcome is unresolved; a log without pytest's summary is so, too.
+Guarantees: a patch is unresolved with an extra test, a missing test or another outcome. A log without pytest's summary
+is unresolved.
 """
 
 from __future__ import annotations

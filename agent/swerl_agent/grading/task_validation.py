@@ -1,9 +1,9 @@
 """Whether tasks grade as they should: the reference fix passes, no change fails, every time; checked by real Jobs.
 
-Guarantees: a run counts only for the very task it was made on, and one that a limit of time or memory decided only
-under the same limits; an infrastructure failure says nothing about a task; a task whose tests do not do the same every
-time is flaky, whatever their verdict. Each run is written down as soon as it is known, so an interrupted check goes on
-where it stopped; repeats are Jobs of their own.
+Guarantees: a run counts only for the task with the same content. A run that a limit of time or memory decided counts
+only under the same limits. An infrastructure failure says nothing about a task. A task is flaky if its tests differ
+between runs, whatever their verdict. Each run is stored as soon as it is known, so an interrupted check continues where
+it stopped. Repeats are Jobs of their own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TaskValidation:
 
     @property
     def undecided(self) -> str:
-        """The infrastructure's last failure while runs are lacking and none speaks against the task, '' otherwise."""
+        """The infrastructure's last failure while runs are missing and none shows a fault of the task, '' otherwise."""
         if self._found_fault() or all(len(self.of(kind)) >= self.wanted for kind in KINDS):
             return ""
         failures = [run.detail for run in self.runs if not run.decided]

@@ -1,4 +1,4 @@
-"""What the witness of a grading Pod's test runs says, checked on the trusted side.
+"""The record of a grading Pod's witness, checked on the trusted side.
 
 Guarantees: a line counts only when it has the signature of its session's key and the next number; a run counts only
 when it wrote its end; of several results of a test the worst counts. A resolved log whose tests the witness did

@@ -1,6 +1,6 @@
-"""Whether the cluster's nodes could hold a job, in the words of the operator's own check.
+"""Whether the cluster's nodes could hold a job, with the messages of the operator's own check.
 
-Guarantees: nothing is created. What this user may not read is said, and never taken for a fault.
+Guarantees: nothing is created. Objects that this user may not read are reported, and are never a fault.
 """
 
 from __future__ import annotations

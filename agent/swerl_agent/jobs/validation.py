@@ -1,6 +1,6 @@
 """Everything that can be known to be wrong with a job before it is created.
 
-Guarantees: nothing is created; what could not be checked is said. The order: the file alone, the API server (a dry
+Guarantees: nothing is created; a check that could not run is reported. The order: the file alone, the API server (a dry
 run: the CRD's rules between fields, admission), the objects that the spec names, the room on the nodes, the images in
 their registries.
 """

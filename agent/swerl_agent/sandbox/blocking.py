@@ -100,7 +100,7 @@ class BlockingClaim:
 
     @property
     def taken_over(self) -> bool:
-        """Whether the sandboxes were taken over from a program that died."""
+        """Whether the sandboxes were taken over from a program that ended."""
         return self._claim.taken_over
 
     def __enter__(self) -> Sequence[BlockingSandbox]:

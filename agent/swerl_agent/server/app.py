@@ -79,7 +79,7 @@ class AgentServer:
         self.application.router.add_get("/metrics", self.scrape)
 
     async def run(self, http: web.Request) -> web.Response:
-        """One rollout: 200 with its reward, 400 for a request at fault, 503 for the infrastructure's, 500 for ours."""
+        """200 with the reward of one rollout; 400: invalid request, 503: infrastructure failure, 500: our own."""
         data = await http.read()
         if self._closing:
             return _refusal(503, "the server is stopping; ask another one", CANCELLED)

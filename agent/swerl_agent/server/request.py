@@ -1,6 +1,6 @@
 """What a client asks for with `POST /run`, in the wire format of NeMo Gym's agent servers.
 
-Guarantee: a request that cannot be carried out as it stands is refused, with the field that is at fault.
+Guarantee: a request that cannot be carried out as it stands is refused, with the name of the invalid field.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def apply_capacity_check(check: str, problems: Sequence[Problem], nodes: Sequenc
     """`problems` as one that blocks (`enforce`) or only warns (`warn`).
 
     `auto` blocks unless a node belongs to a node pool: an autoscaler may add the missing nodes there, also to a pool
-    that has none now. What more nodes cannot mend blocks always.
+    that has none now. A problem that more nodes cannot fix always blocks.
     """
     if not problems:
         return None

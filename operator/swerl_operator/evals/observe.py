@@ -116,7 +116,7 @@ class EvalObserver:
         return await self._observe_start(evaluation, observed, problems)
 
     async def _pod_refusal(self, observed: EvalObservation) -> Problem | None:
-        """Why the Job that should run lacks Pods; its status does not say so. A Pod that was made since refutes it."""
+        """Why the Job that should run lacks Pods, which its status omits; None if a Pod was created since."""
         job = observed.merge or observed.shards
         if job is None or not lacks_pods(job, observed.pods):
             return None

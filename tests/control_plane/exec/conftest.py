@@ -44,7 +44,7 @@ def manifest(name: str, labels: dict[str, str] | None = None, volumes: Sequence[
 
 
 async def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What `asked` returns, which must be there already: no answer of anybody is waited for."""
+    """What `asked` returns, which must be there already: it waits for no answer."""
     task = asyncio.create_task(coroutine)
     for _ in range(20):
         await asyncio.sleep(0)

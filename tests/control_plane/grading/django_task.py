@@ -57,7 +57,7 @@ class Django(Repository):
         return (self.folder / name).read_text()
 
     def task_of(self, image: str, *, parallel: int = 1, kept: tuple[str, ...] = (PASSING,)) -> Task:
-        """The task to mend `slugify`, and to keep what `kept` names."""
+        """The task to fix `slugify`, and to keep what `kept` names."""
         script = (
             "#!/bin/bash\nset -uxo pipefail\ncd /testbed\nexport PYTHONPATH=/testbed:/testbed/deps\n"
             ": '>>>>> Start Test Output'\n"

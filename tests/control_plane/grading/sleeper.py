@@ -1,4 +1,4 @@
-"""A program that grades a patch for longer than anybody waits: a namespace and a pickled task on stdin."""
+"""A program that grades a patch for longer than any test waits: a namespace and a pickled task on stdin."""
 
 from __future__ import annotations
 

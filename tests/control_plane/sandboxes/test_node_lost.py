@@ -15,7 +15,7 @@ TAINT = "test.swerl.dev/broken"
 
 @pytest.fixture
 def break_node(kubeconfig: str) -> Iterator[Callable[[], None]]:
-    """Taints every node as one that nothing may run on; mended after the test."""
+    """Taints every node as one that nothing may run on; restored after the test."""
 
     def taint(effect: str) -> subprocess.CompletedProcess[str]:
         command = ["kubectl", "--kubeconfig", kubeconfig, "taint", "nodes", "--all", f"{TAINT}{effect}"]

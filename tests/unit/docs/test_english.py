@@ -16,12 +16,13 @@ from .pages import ROOT, name, pages, prose
 # Words of literature, and what they mostly replaced (docs/decisions/names.md).
 BANNED = re.compile(
     r"\b(told|tells?|wish(?:es|ed)?|in vain|nobody|somebody|whoever|whom|heeds?|heeded|anew|thereupon|lets? go|bears?|"
-    r"what is said|doubts?|doomed|condemned|objections?|testimony|last words|fate|made ahead|gone astray)\b",
+    r"is said|doubts?|doomed|condemned|objections?|testimony|last words|fate|made ahead|gone astray|"
+    r"mend(?:s|ed|ing)?|everybody|anybody|is so, too|proof of effects?|long gone|by heart|works? off)\b",
     re.IGNORECASE,
 )
 CODE = "agent", "cluster", "crds", "demo", "images", "operator", "release", "tasks", "tiny_model", "trainer", "website"
 EXCLUDED = {"packages", "test_english.py"}  # the tasks' own code; the banned words themselves
-LONGEST = 27  # words; the aim is 25, an enumeration may need more
+LONGEST = 25  # words
 SPAN = re.compile(r"`[^`]*`")
 END = re.compile(r"[.:;?!](?:\s|$)|\s[–—]\s")
 

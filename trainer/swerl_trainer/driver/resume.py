@@ -31,8 +31,8 @@ FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
 async def fetched_starting_point(
     store: CheckpointStore, mirror: Mirror | None, resume: Resume, find_damage: FindDamage
 ) -> Checkpoint | None:
-    """`starting_point` after `fetch_missing`, and both again while there is an older copy that is newer than what the
-    volume has, because the one before it was damaged."""
+    """`starting_point` after `fetch_missing`. After a damaged copy both run again while an older one is newer than
+    what the volume has."""
     fetches = mirror is not None and await asyncio.to_thread(fetch_missing, mirror, store, resume)
     found = await starting_point(store, resume, find_damage)
     while fetches and mirror is not None:

@@ -42,7 +42,7 @@ class EngineLoad:
 class EngineClient:
     """The control side of the server at `url`; `ranks` is its tensor-parallel size, `locations` the GPUs of its ranks
     in order when it shares them with the trainer. `control_timeout`: of calls that move no weights, and of a server's
-    silence during others."""
+    no answer during others."""
 
     def __init__(
         self,

@@ -112,7 +112,7 @@ class WeightLink(ABC):
 
     async def abandon(self) -> None:
         """Close the link after a failed transfer; engines that are left take part in the next one. Raises
-        EnginePoolError when the training ranks do not come back from it."""
+        EnginePoolError when the training ranks do not return from it."""
         try:
             async with asyncio.timeout(TRAINER_SECONDS):
                 await asyncio.gather(*self._trainer_calls, return_exceptions=True)

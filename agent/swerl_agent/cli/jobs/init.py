@@ -85,6 +85,6 @@ def _answer(name: str, given: Any) -> Any:
         return given
     if not sys.stdin.isatty():
         if name in ("model", "tasks"):
-            raise click.UsageError(f"--{name} is missing, and standard input is no terminal to ask at")
+            raise click.UsageError(f"--{name} is missing, and standard input is not a terminal; give the option")
         return default
     return click.prompt(question, default=default, type=kind, err=True)

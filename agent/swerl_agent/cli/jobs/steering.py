@@ -40,7 +40,7 @@ async def list_jobs(options: Options) -> int:
     return 0
 
 
-@click.command("describe", help="Say what the SweRLJob NAME does, and why it does not train.")
+@click.command("describe", help="Show what the SweRLJob NAME does, and why it does not train.")
 @name_argument
 @job_options
 @runs
@@ -88,7 +88,7 @@ async def retry_job(options: Options) -> int:
 @job_options
 @keeps("the job may be deleted: `swerl list` shows those that are left")
 async def cancel_job(options: Options) -> int:
-    """0 when the job and its Pods are gone, 1 when Pods are left or the answer was no."""
+    """0 when the job and its Pods are gone, 1 when Pods are left or the user answered no."""
     name = options.name
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
@@ -104,7 +104,7 @@ async def cancel_job(options: Options) -> int:
 
 def _confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError("standard input is no terminal to ask at; give --yes")
+        raise click.UsageError("standard input is not a terminal; give --yes")
     return click.confirm(question, err=True)
 
 

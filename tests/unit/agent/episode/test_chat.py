@@ -175,7 +175,7 @@ async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, mes
 )
 async def test_garbage_is_an_engine_error(reply: web.Response) -> None:
     async with opened(ChatServer(Replies(reply))) as chat:
-        with pytest.raises(EngineError, match="answered something that is no chat completion: '"):
+        with pytest.raises(EngineError, match="returned an answer that is not a chat completion: '"):
             await complete(chat)
 
 

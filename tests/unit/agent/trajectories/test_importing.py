@@ -16,7 +16,7 @@ from swerl_agent.trajectories.importing import ImportCount, harness_verdicts, im
 from swerl_agent.trajectories.stored import StoredEpisode, episode_sets
 
 PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
-OPENING = [{"role": "system", "content": "You are helpful."}, {"role": "user", "content": "Mend it."}]
+OPENING = [{"role": "system", "content": "You are helpful."}, {"role": "user", "content": "Fix it."}]
 MINI_1 = {
     "info": {
         "exit_status": "Submitted",
@@ -94,7 +94,7 @@ SWE_AGENT = {
     "history": [
         {"role": "system", "content": "You are helpful.", "message_type": "system_prompt"},
         {"role": "user", "content": "A demonstration", "is_demo": True, "message_type": "demonstration"},
-        {"role": "user", "content": [{"type": "text", "text": "Mend it."}], "message_type": "observation"},
+        {"role": "user", "content": [{"type": "text", "text": "Fix it."}], "message_type": "observation"},
         {"role": "assistant", "content": "I look.", "message_type": "action"},
     ],
     "info": {
@@ -135,7 +135,7 @@ def test_trajectories_of_others_are_episodes(tmp_path: Path, name: str, content:
     assert (count.episodes, errors) == (1, [])
     one = stored(tmp_path / "out")
     assert (one.task, one.patch, one.info["agent_name"]) == ("kit__kit-1", PATCH, agent)
-    assert [said for _, _, said in one.trajectory.opening] == ["You are helpful.", "Mend it."]
+    assert [said for _, _, said in one.trajectory.opening] == ["You are helpful.", "Fix it."]
     first = one.trajectory.turns[0]
     assert first.commands[0].action == "ls -la" and "x.py" in first.commands[0].output
     assert "x.py" in first.results()[0][2]

@@ -47,14 +47,14 @@ def test_its_trajectories_are_imported(
         model(outputs=outputs),
         LocalEnvironment(cwd=str(tmp_path)),
         system_template="You are helpful.",
-        instance_template="Mend it: {{ task }}",
+        instance_template="Fix it: {{ task }}",
         output_path=tmp_path / "runs/kit__kit-1.traj.json",
     )
     assert agent.run("the kit")["exit_status"] == "Submitted"
     assert import_trajectories([tmp_path / "runs"], tmp_path / "out", on_error=pytest.fail).episodes == 1
     (one,) = episode_sets(tmp_path / "out")[0].episodes()
     assert isinstance(one, StoredEpisode)
-    assert [said for _, _, said in one.trajectory.opening] == ["You are helpful.", "Mend it: the kit"]
+    assert [said for _, _, said in one.trajectory.opening] == ["You are helpful.", "Fix it: the kit"]
     turns = one.trajectory.turns
     assert [[command.action for command in turn.commands] for turn in turns] == [["echo one"], ["false"], [SUBMIT]]
     assert [turn.commands[0].exit_code for turn in turns[:2]] == [0, 1]
