@@ -1,7 +1,7 @@
 """The event loop of our own programs: uvloop's if installed, else asyncio's.
 
 Most of a command's client cost lies between socket and event loop; with uvloop that part is smaller
-(docs/benchmarks.md). Programs that await sandboxes may use `run` instead of `asyncio.run`, or `uvloop.run`.
+(docs/sandbox-benchmarks.md). Programs that await sandboxes may use `run` instead of `asyncio.run`, or `uvloop.run`.
 
 When a server closes a TLS stream that has unread data, uvloop (0.23) drops that data. Sessions and HTTP responses carry
 their length, so they never accept partial data. Code that reads a stream up to its end, such as `swerl sandbox shell`,

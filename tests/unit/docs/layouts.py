@@ -1,4 +1,4 @@
-"""The plans of the examples in docs/layouts.md; `python -m tests.unit.docs.layouts` writes them again."""
+"""The plans of the examples in docs/layout-plans.md; `python -m tests.unit.docs.layouts` writes them again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swerl_plan import (
 from swerl_trainer.plan import GIB, H100_GIB, read_evaluation, read_job
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/layouts.md"
+PAGE = ROOT / "docs/layout-plans.md"
 START = "<!-- plans: written by python -m tests.unit.docs.layouts -->\n"
 MACHINES = Machines(int(H100_GIB * GIB))
 EXAMPLES = ROOT / "examples"
@@ -69,7 +69,7 @@ def sections() -> Iterator[str]:
 def _section(path: Path, text: str) -> str:
     comment = [line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("# ")]
     name = path.relative_to(EXAMPLES)
-    return f"### [{name}](../examples/{name})\n\n{comment[0]}\n\n```text\n{text}\n```\n"
+    return f"## [{name}](../examples/{name})\n\n{comment[0]}\n\n```text\n{text}\n```\n"
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Every example job fits its layout with room, and the page of layouts has its plan."""
+"""Every example job fits its layout with room, and the page of plans has its plan."""
 
 from __future__ import annotations
 
