@@ -151,6 +151,11 @@ def test_how_an_evaluation_runs_may_change(kubectl: Kubectl, namespace: str, eva
     assert code == 0, error
 
 
+def test_evaluation_is_listed(kubectl: Kubectl, namespace: str, evaluation: str) -> None:
+    listed = kubectl("get", "sweeval", "-n", namespace)
+    assert listed.returncode == 0 and f"\n{evaluation} " in listed.stdout, listed
+
+
 def test_defaults_are_stored(kubectl: Kubectl, namespace: str, job: str) -> None:
     spec = json.loads(kubectl("get", "swerl", job, "-n", namespace, "-o", "json").stdout)["spec"]
     assert (spec["algorithm"]["clipHigh"], spec["agent"]["observation"]["maxChars"]) == (0.28, 10_000)

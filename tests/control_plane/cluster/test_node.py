@@ -93,6 +93,12 @@ def test_user_namespaces_map_root_to_no_user_of_the_host(probes: ProbeNamespace)
     assert int(count) == 65536
 
 
+def test_node_is_listed_as_ready(probes: ProbeNamespace) -> None:
+    listed = probes.kubectl("get", "nodes")
+    assert listed.returncode == 0, listed.stderr
+    assert " Ready " in listed.stdout
+
+
 def test_status_is_readable_and_healthy(running: Cluster) -> None:
     output = cluster_command("status").stdout
     assert "healthy" in output

@@ -14,7 +14,14 @@ import pytest
 from demo.job import JOB, volume_folder
 from tests.unit.agent.console.artifacts import write_job
 
-PROGRAM = "import sys; from demo.console import serve_console; sys.exit(serve_console(['--port', '0']))"
+# What `make demo-console` runs, without its environment.
+PROGRAM = """
+import sys
+from demo import __main__ as program
+
+program.enter_environment = lambda name, arguments: None
+sys.exit(program.main(["console", "--port", "0"]))
+"""
 
 
 def test_console_waits_for_the_volume_and_leaves_it_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

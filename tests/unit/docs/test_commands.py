@@ -28,15 +28,15 @@ README = "tests/e2e/test_readme.py"
 THIS_FILE = "tests/unit/docs/test_commands.py"
 STEERING = "tests/control_plane/jobs_cli/test_steering.py"
 CLUSTERS = "tests/e2e/test_clusters_page.py"
-# Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
+# Beginning of a command → the file that runs it, and the call that the file contains; the longest beginning counts.
 RUN_BY = {
     "make demo": (README, "make demo"),
-    "make demo-console": ("tests/unit/demo/test_console.py", "serve_console("),
+    "make demo-console": ("tests/unit/demo/test_console.py", 'main(["console"'),
     "make test": (".ci/run", "make test"),
     "make venv": ("Makefile", "lint: venv"),
     "make images": ("Makefile", "test-control-plane: venv cluster images"),
     "make cluster": ("Makefile", "test-control-plane: venv cluster images"),
-    "make docs": ("tests/unit/website/test_site.py", 'build(tmp_path / "site")'),
+    "make docs": ("tests/unit/website/test_site.py", '"-m", "website"'),
     "make release IMAGES=no": ("tests/control_plane/api/test_release.py", '"-m", "release", "--images", "no"'),
     "make help": (THIS_FILE, '"make", "help"'),
     "export PYTHONPATH=": ("Makefile", "export PYTHONPATH"),
@@ -44,10 +44,10 @@ RUN_BY = {
     "export KUBECONFIG=": (README, "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig"),
     "kubectl get swerl": (README, "kubectl get swerl"),
     "kubectl get swesandboxes": (README, "kubectl get swesandboxes"),
-    "kubectl get sweeval": ("tests/control_plane/api/test_admission.py", '"sweeval"'),
-    "kubectl get nodes": ("tests/control_plane/cluster/test_node.py", "kubectl"),
+    "kubectl get sweeval": ("tests/control_plane/api/test_admission.py", 'kubectl("get", "sweeval"'),
+    "kubectl get nodes": ("tests/control_plane/cluster/test_node.py", 'kubectl("get", "nodes")'),
     "kubectl apply -f swerljob.yaml": (README, "kubectl apply -f swerljob.yaml"),
-    "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", '"examples").glob('),
+    "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", 'kubectl("apply", "--dry-run=server"'),
     "helm install swe-rl charts/": (README, "helm install swe-rl charts/"),
     "kubectl patch --local": ("tests/control_plane/api/test_admission.py", '"patch", "--local"'),
     "swerl doctor": ("tests/control_plane/api/test_doctor.py", '"doctor", "--output", "json"'),
@@ -62,7 +62,8 @@ RUN_BY = {
         (CLUSTERS, "commands()"),
     ),
     "kubectl apply -f examples/swe-gym-qwen3-4b/": (CLUSTERS, "commands()"),
-    **dict.fromkeys(("swerl init", "swerl validate"), ("tests/unit/agent/cli/test_jobs.py", 'main(["validate"')),
+    "swerl init": ("tests/unit/agent/cli/test_jobs.py", 'main(["init"'),
+    "swerl validate": (STEERING, 'swerl("validate"'),
     "swerl metrics": ("tests/unit/agent/cli/test_jobs.py", 'main(["metrics"'),
     "swerl compare": ("tests/unit/agent/cli/test_jobs.py", 'main(["compare"'),
     "swerl export": (STEERING, 'swerl("export"'),
@@ -74,13 +75,14 @@ RUN_BY = {
     "swerl cancel": (STEERING, 'swerl("cancel"'),
     **dict.fromkeys(("swerl suspend", "swerl resume"), (STEERING, '("suspend", "true"), ("resume", "false")')),
     "swerl retry": (STEERING, 'swerl("retry"'),
-    "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", '"tasks", "list"'),
+    "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", 'main(["tasks", "list"'),
     "swerl tasks check": ("tests/e2e/test_bundled_tasks.py", '"tasks", "check"'),
     "swerl grade": ("tests/control_plane/grading/test_predictions.py", '"swerl_agent.cli", "grade"'),
-    "swerl episode run": ("tests/unit/agent/cli/test_cli.py", '"episode", "run"'),
+    "swerl episode run": ("tests/unit/agent/cli/test_cli.py", 'command = ["episode", "run"'),
     "swerl eval run": ("tests/control_plane/grading/test_chat_endpoint.py", '"eval", "run"'),
     "swerl serve": ("tests/unit/agent/server/test_command.py", '"serve", "--port"'),
-    "swerl sandbox": ("tests/control_plane/exec/test_cli.py", '"swerl_agent.cli", "sandbox"'),
+    "swerl sandbox run": ("tests/control_plane/exec/test_cli.py", 'cli("run"'),
+    "swerl sandbox shell": ("tests/control_plane/exec/test_cli.py", 'cli("shell"'),
     "swerl view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
     "swerl man": ("tests/unit/agent/cli/test_man.py", 'main(["man"'),
     "eval $(swerl completion": ("tests/unit/agent/cli/test_manners.py", '"completion", shell'),
@@ -93,9 +95,10 @@ RUN_BY = {
     "swerl trajectories import": ("tests/unit/agent/trajectories/test_importing.py", '"trajectories", "import"'),
     "python -m swerl_agent.cli view": ("tests/unit/agent/console/test_command.py", '"swerl_agent.cli", "view"'),
     "python -m tasks.repository": (THIS_FILE, '"tasks.repository"'),
-    "python -m swerl_trainer.plan": ("tests/unit/docs/test_layouts.py", "examples(), ids"),
+    "python -m swerl_trainer.plan": ("tests/unit/trainer/test_plan_command.py", "swerl_trainer.plan import main"),
     "python -m tests.bench.parity_bench": ("tests/control_plane/grading/test_parity.py", '"tests.bench.parity_bench"'),
 }
+FROM_THE_PAGE = {CLUSTERS}  # files that run the commands that they read from a page
 OF_OTHERS = {"from-scripts.md"}  # pages about options of other programs
 PROGRAM = re.compile(r"(make|swerl|kubectl|helm|uv|python3? -m)\b")
 
@@ -139,6 +142,24 @@ def test_inline_commands_and_options_exist(page: Path) -> None:
             check_command(shlex.split(code))
         for option in re.findall(r"^--[a-z][a-z-]+", code) if page.name not in OF_OTHERS else []:
             assert option in options(), f"{name(page)}: no command has the option {option}"
+
+
+@pytest.mark.parametrize("begin", [begin for begin, (file, _) in RUN_BY.items() if file not in FROM_THE_PAGE])
+def test_proof_names_its_command(begin: str) -> None:
+    program, *words = begin.split()
+    verbs = [word for word in words if re.fullmatch(r"[a-z][\w.-]*", word)]
+    _, proof = RUN_BY[begin]
+    if program == "make":
+        assert verbs[0] in proof or any(f" {word}" in recipe(verbs[0]) for word in re.findall(r'"([a-z]+)"', proof))
+    else:
+        assert (verbs or words)[-1].rstrip("=") in proof
+
+
+def recipe(target: str) -> str:
+    """The first line of a target's recipe."""
+    found = re.search(rf"^{target}:.*\n\t(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found, f"no such target: {target}"
+    return found[1]
 
 
 def test_make_help_lists_the_targets() -> None:
