@@ -24,7 +24,7 @@ _FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)?[^\S\n]*\n(.*?)\n?```", 
 
 
 class TrajectoryError(ValueError):
-    """A file that is no trajectory; the message names it and what is wrong."""
+    """A file that is not a trajectory; the message names it and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def trajectory_content(path: Path) -> Mapping[str, Any]:
         raise TrajectoryError(f"{path} cannot be read: {error}") from error
     content = {"messages": content} if isinstance(content, list) and content else content
     if not isinstance(content, dict) or not any(isinstance(content.get(name), list) for name in LISTS):
-        raise TrajectoryError(f"{path} is no trajectory: it has no list of messages")
+        raise TrajectoryError(f"{path} is not a trajectory: it has no list of messages")
     return content
 
 

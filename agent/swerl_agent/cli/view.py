@@ -108,7 +108,7 @@ def _open_index(root: Path, named: Path | None) -> EpisodeIndex:
     path = named or index_path(root, home / "console")
     try:
         if named and is_foreign(named):
-            raise click.UsageError(f"{named} is no index of the console; name another --index")
+            raise click.UsageError(f"{named} is not an index of the console; name another --index")
         return EpisodeIndex(root, path)
     except (OSError, sqlite3.Error) as error:
         raise click.UsageError(f"{path}: the index cannot be written: {error}; name another --index") from error

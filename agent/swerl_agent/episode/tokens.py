@@ -98,7 +98,7 @@ class HFTokenizer:
         """
         reserved = {"messages", "add_generation_prompt", *signature(self._inner.apply_chat_template).parameters}
         if names := sorted(reserved & set(options or {})):
-            raise TokenizerError(f"{names[0]!r} is no option of a chat template; leave it out")
+            raise TokenizerError(f"{names[0]!r} is not an option of a chat template; leave it out")
         other = copy.copy(self)
         other._options = dict(options or {})
         other._show(tools)

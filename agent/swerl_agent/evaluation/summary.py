@@ -152,7 +152,7 @@ def _of_all(folder: Path, shards: Sequence[Path]) -> dict[SampleId, SampleRecord
     found: dict[SampleId, SampleRecord] = {}
     for shard in shards:
         if not (shard / RESULTS).exists():
-            raise ResultsError(f"{shard} has no {RESULTS}: it is no shard, or it has not started")
+            raise ResultsError(f"{shard} has no {RESULTS}: it is not a shard, or it has not started")
         if shard.resolve() == folder.resolve():
             raise ResultsError(f"{shard} is the merged folder and cannot be a shard of it; choose another folder")
         for record in SampleRecords(shard).all:

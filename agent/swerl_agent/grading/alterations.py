@@ -56,7 +56,7 @@ class TestSource:
 
     def __init__(self, text: str) -> None:
         if _ODD_ENDS.search(text):
-            raise ValueError("the file has line ends that are no newlines")
+            raise ValueError("the file has line ends that are not newlines")
         self.text = text
         self.tree = ast.parse(text)
         self._lines = text.splitlines(keepends=True)

@@ -54,7 +54,7 @@ def _run(folder: Path) -> Iterator[SavedRun]:
             [(name, earlier)] = json.loads(report.read_text(encoding="utf-8")).items()
             earlier = dict(earlier)
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise PredictionError(f"{report}: is no report of one instance: {error}") from error
+            raise PredictionError(f"{report}: is not a report of one instance: {error}") from error
     patch = folder / PATCH
     text = patch.read_bytes().decode("utf-8", "surrogateescape") if patch.is_file() else ""
     content = log.read_bytes() if log.is_file() else None

@@ -15,7 +15,7 @@ _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
 
 
 class ReferenceError(ValueError):
-    """Text that is no image reference."""
+    """Text that is not an image reference."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ def parse_reference(text: str) -> ImageReference:
     if registry in HUB_NAMES:
         registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
     if not _REPOSITORY.fullmatch(repository):
-        raise ReferenceError(f"{text!r} is no image reference: repository {repository!r} is malformed")
+        raise ReferenceError(f"{text!r} is not an image reference: repository {repository!r} is malformed")
     if colon and not _TAG.fullmatch(tag):
-        raise ReferenceError(f"{text!r} is no image reference: tag {tag!r} is malformed")
+        raise ReferenceError(f"{text!r} is not an image reference: tag {tag!r} is malformed")
     if at and not _DIGEST.fullmatch(digest):
-        raise ReferenceError(f"{text!r} is no image reference: digest {digest!r} is malformed")
+        raise ReferenceError(f"{text!r} is not an image reference: digest {digest!r} is malformed")
     return ImageReference(registry, repository, digest or tag or "latest")

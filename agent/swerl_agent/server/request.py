@@ -129,7 +129,7 @@ def read_request(data: bytes, defaults: RequestDefaults) -> RunRequest:
         raise InvalidRequest("; ".join(_said(one) for one in error.errors())) from error
     engine = body.engine or defaults.engine
     if body.engine is not None and not defaults.allows(body.engine):
-        raise InvalidRequest(f"field sglang_url: {body.engine} is no engine of this server; see --allow-engine")
+        raise InvalidRequest(f"field sglang_url: {body.engine} is not an engine of this server; see --allow-engine")
     if engine is None and defaults.engine_needed:
         raise InvalidRequest("field sglang_url is missing, and the server was given no --engine")
     try:

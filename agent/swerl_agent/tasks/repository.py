@@ -34,7 +34,7 @@ def task_folders(path: Path) -> list[Path]:
         raise TaskError(f"{path} does not exist; name a folder of tasks or a file with rows")
     folders = path / TASKS_FOLDER
     if not folders.is_dir():
-        raise TaskError(f"{path} is no task repository: it has no tasks/ folder (and {CONFIG_FILE} next to it)")
+        raise TaskError(f"{path} is not a task repository: it has no tasks/ folder (and {CONFIG_FILE} next to it)")
     found = sorted(folder for folder in folders.iterdir() if folder.is_dir())
     if not found:
         raise TaskError(f"{folders} holds no task folder")

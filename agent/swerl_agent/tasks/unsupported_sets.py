@@ -28,7 +28,9 @@ def unsupported_set(row: Row, *, scripted: bool) -> str | None:
     """Why rows of this one's set cannot be graded, None where this one can; `scripted`: it has its eval script."""
     name, columns = set_name(row.data_source), row.columns
     if name.startswith(BLENDS) and not columns.get("instance_id"):
-        return f"{row.data_source} holds rows of several kinds, and this is no task; keep the rows with an instance_id"
+        return (
+            f"{row.data_source} holds rows of several kinds, and this is not a task; keep the rows with an instance_id"
+        )
     imaged = name in NAMESPACES or any(columns.get(each) for each in COLUMNS)
     reason = _reason(row.data_source)
     if reason is None or (scripted and imaged):

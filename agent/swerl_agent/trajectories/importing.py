@@ -117,7 +117,7 @@ def harness_verdicts(report: Path) -> dict[str, Verdict]:
     except (OSError, ValueError, RecursionError) as error:
         raise TrajectoryError(f"{report} cannot be read: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("resolved_ids"), list):
-        raise TrajectoryError(f"{report} is no report of the SWE-bench harness: it has no list resolved_ids")
+        raise TrajectoryError(f"{report} is not a report of the SWE-bench harness: it has no list resolved_ids")
     return {
         str(each): Verdict(status, {}, detail=f"{key} of {report.name}")
         for key, status in OUTCOMES.items()

@@ -95,7 +95,7 @@ async def test_file_that_is_no_index_is_kept(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text("{}")
     process = await command(tmp_path, "results", "--index", str(tmp_path / "results.jsonl"))
     _, stderr = await process.communicate()
-    assert process.returncode == 2 and "results.jsonl is no index of the console" in stderr.decode()
+    assert process.returncode == 2 and "results.jsonl is not an index of the console" in stderr.decode()
     assert (tmp_path / "results.jsonl").read_text() == "{}"
 
 
@@ -104,4 +104,4 @@ async def test_folder_that_is_none_is_named(tmp_path: Path, folder: str) -> None
     (tmp_path / "file").touch()
     process = await command(tmp_path, folder)
     _, stderr = await process.communicate()
-    assert process.returncode == 2 and f"{folder} is no folder" in stderr.decode()
+    assert process.returncode == 2 and f"{folder} is not a folder" in stderr.decode()

@@ -186,5 +186,5 @@ async def test_garbage_is_an_engine_error(answer: bytes) -> None:
 async def test_log_prob_that_is_no_number_is_refused(logprob: str) -> None:
     meta = f'{{"finish_reason": {{"type": "stop"}}, "output_token_logprobs": [[{logprob}, 9, null]]}}'
     async with serving(lambda _: web.Response(text=f'{{"meta_info": {meta}}}')) as (engine, _):
-        with pytest.raises(EngineError, match="a log-prob that is no number"):
+        with pytest.raises(EngineError, match="a log-prob that is not a number"):
             await request_generation(engine)

@@ -117,5 +117,5 @@ def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "m/x"
     folder.mkdir(parents=True)
     (folder / "report.json").write_text("[]")
-    with pytest.raises(PredictionError, match=r"report\.json: is no report of one instance"):
+    with pytest.raises(PredictionError, match=r"report\.json: is not a report of one instance"):
         saved_runs(tmp_path)

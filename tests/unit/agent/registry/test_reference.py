@@ -36,7 +36,7 @@ def test_registry_repository_and_version(text: str, registry: str, repository: s
 
 @pytest.mark.parametrize("text", ["", "x/Y:1", "x:", "x:a b", "x@sha256:12", "x//y", "-x", "x/y:" + "t" * 129])
 def test_invalid_reference_is_refused(text: str) -> None:
-    with pytest.raises(ReferenceError, match="is no image reference"):
+    with pytest.raises(ReferenceError, match="is not an image reference"):
         parse_reference(text)
 
 

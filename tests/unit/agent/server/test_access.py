@@ -53,7 +53,7 @@ async def test_other_host_is_refused_without_a_token(serving: Serving, runner: F
 async def test_engine_must_be_one_of_the_servers(serving: Serving, runner: FakeRunner, url: str) -> None:
     async with serving(defaults=RequestDefaults(engines=("http://127.0.0.1:9",))) as client:
         status, answer = await client.run(sglang_url=url)
-        assert status == 400 and "is no engine of this server; see --allow-engine" in answer["error"]
+        assert status == 400 and "is not an engine of this server; see --allow-engine" in answer["error"]
         assert not runner.requests
         assert (await client.run(sglang_url=ENGINE))[0] == 200
 

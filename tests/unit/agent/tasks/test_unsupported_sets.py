@@ -54,7 +54,7 @@ def test_set_of_a_similar_name_is_not_refused(tmp_path: Path, run_import: Run) -
 def test_rows_of_other_kinds_in_a_blend_are_named(tmp_path: Path, run_import: Run) -> None:
     source = jsonl(tmp_path / "rows.jsonl", {"problem_statement": "2 + 2"})
     lines = run_import(source, "--data-source", "nvidia/Nemotron-RL-blend", code=2)
-    assert "holds rows of several kinds, and this is no task" in lines[0]
+    assert "holds rows of several kinds, and this is not a task" in lines[0]
 
 
 def test_file_without_its_grading_half_names_the_missing_file(
