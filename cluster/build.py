@@ -193,7 +193,7 @@ def minutes(names: Iterable[str]) -> float:
 
 
 def build(home: Path, name: str) -> Path:
-    """Builds the target unless it exists; the folder of its programs. Raises ClusterError with the compiler's words."""
+    """Builds the target unless it exists; returns its folder. Raises ClusterError with the compiler's output."""
     target, result = TARGETS[name](), folder(home, name)
     with locked(home / "bin-cache" / f"{name}.lock"):
         if not result.is_dir():

@@ -24,7 +24,7 @@ FIRST_COMMIT = datetime(2024, 3, 4, 9, 30, tzinfo=UTC)
 
 
 class RepositoryError(RuntimeError):
-    """git refused; the message holds its own words."""
+    """git refused; the message is git's."""
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     410: Expired,
     422: Invalid,
 }
-FAILED_WEBHOOK = "failed calling webhook"  # the API server's words
+FAILED_WEBHOOK = "failed calling webhook"  # the API server's message
 NO_HEADERS: Mapping[str, str] = {}
 
 

@@ -8,7 +8,7 @@ from .transport import Json
 
 
 async def pod_refusal(client: KubeClient, namespace: str, job: str, *, since: str = "") -> str | None:
-    """The API server's words for the newest refusal of a Pod of Job `job`, if it is not older than `since` (RFC 3339).
+    """The API server's message of the newest refusal of a Pod of Job `job`, unless it is older than `since` (RFC 3339).
 
     It may be a quota, a LimitRange, Pod Security or a webhook. None when there is none, or Events may not be read.
     """

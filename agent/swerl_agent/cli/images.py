@@ -25,7 +25,7 @@ command = Group(
 
 @command.command("missing", help="print every image of a SweImageSet that some node lacks, one a line")
 @click.argument("name")
-@click.option("--nodes", is_flag=True, help="print each with every node that lacks it")
+@click.option("--nodes", is_flag=True, help="print the nodes that lack each image")
 @output_option
 @cluster_options
 @runs

@@ -20,7 +20,7 @@ from .output import output_option, print_result
 
 
 @click.command("ls", help="List sandbox Pods with their task, job and state.")
-@click.option("--job", metavar="NAME", help="those of this job")
+@click.option("--job", metavar="NAME", help="sandboxes of this job")
 @output_option
 @cluster_options
 @runs

@@ -30,7 +30,7 @@ rewrite_option = click.option(
     help="rewrite image references; an empty PREFIX matches all; repeatable, the first match counts",
 )
 script_option = click.option(
-    "--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id"
+    "--eval-scripts", metavar="SOURCE", help="eval scripts by id, for rows without eval_script"
 )
 quarantine_option = click.option(
     "--quarantine", type=PATH, metavar="FILE", help="leave out the tasks that `check` wrote here"

@@ -14,7 +14,7 @@ from .command import Options, keeps
 from .output import output_format_option, print_result
 from .values import PATH
 
-output_option = click.option("--output", type=PATH, required=True, metavar="FOLDER", help="where to write")
+output_option = click.option("--output", type=PATH, required=True, metavar="FOLDER", help="folder to write to")
 
 
 @click.command(

@@ -47,7 +47,7 @@ DEFAULT_PORT = 8765
     " names in --user-header (default token)",
 )
 @click.option("--user-header", default="X-Forwarded-User", help="with --auth header (default X-Forwarded-User)")
-@click.option("--groups-header", default="X-Forwarded-Groups", help="likewise (default X-Forwarded-Groups)")
+@click.option("--groups-header", default="X-Forwarded-Groups", help="the same for groups (default X-Forwarded-Groups)")
 @cluster_options
 @log_option
 @click.option("--index", type=PATH, metavar="FILE", help="file of the index (default: in the folder)")

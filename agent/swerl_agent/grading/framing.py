@@ -48,7 +48,7 @@ class Report:
     notes: tuple[str, ...]  # protected files put back, shell-quoted; `unshielded`
     keys: tuple[str, ...] = ()  # of the sessions that could be witnessed
     test_record: bytes = b""  # what the witness wrote
-    scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
+    scrubbed: str = ""  # what became of objects later than HEAD, as `scrub_history.sh` reports it
     applied: str = ""  # the program that applied the patch
     dirty: tuple[str, ...] = ()  # up to 20 files in which the image's tree differs from its commit, shell-quoted
     isolation: str = ""  # proved | unproved | unknown | reached <targets>

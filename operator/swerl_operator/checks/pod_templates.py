@@ -1,7 +1,7 @@
 """Checks what users add to Ray Pods (podTemplate, hostNetwork) before a Ray cluster is created.
 
 Guarantees: nothing is created: the API server admits or refuses one Pod of each group in a dry run, so every problem is
-in its own words; a quota that is used up at present is no problem, the Pods wait for it.
+with its own message. A quota that is used up at present is not a problem: the Pods wait for it.
 """
 
 from __future__ import annotations

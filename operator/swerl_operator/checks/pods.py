@@ -104,7 +104,7 @@ def unschedulable_problem(pod: Json) -> Problem | None:
 
 
 def disrupted_pods(pods: Sequence[Json]) -> list[str]:
-    """Those of `pods` that the cluster takes from their nodes (eviction, drain, preemption), each with its words."""
+    """Those of `pods` that the cluster takes from their nodes (eviction, drain, preemption), each with its message."""
     return [f"Pod {_name(pod)} {text}" for pod in pods if (text := _disruption(pod))]
 
 

@@ -20,12 +20,12 @@ from ..output import is_json, output_option, print_result
 from ..values import PATH
 
 file_argument = click.argument("file", type=PATH)
-offline_option = click.option("--offline", is_flag=True, help="ask neither the cluster nor registries")
-images_option = click.option("--no-images", is_flag=True, help="ask no registry for the images")
+offline_option = click.option("--offline", is_flag=True, help="check without the cluster and without registries")
+images_option = click.option("--no-images", is_flag=True, help="do not check images in registries")
 checked_options = together(images_option, output_option, registry_options, cluster_options)
 
 
-@click.command("validate", help="Say what is wrong with the SweRLJob in FILE, without creating anything.")
+@click.command("validate", help="Check the SweRLJob in FILE, without creating anything.")
 @file_argument
 @offline_option
 @checked_options

@@ -29,13 +29,13 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
 @click.command(
     "init",
     help="Write a SweRLJob with comments, in a layout that the model fits, to FILE or to standard output. On a"
-    " terminal, it asks for what the options leave open. With -o json, the job is JSON, without comments.",
+    " terminal, it asks for missing options. With -o json, the job is JSON, without comments.",
 )
 @click.argument("file", type=PATH, required=False)
 @click.option("--model", metavar="MODEL", help="Hugging Face id, or CLAIM:PATH of a volume")
 @click.option("--tasks", metavar="TASKS", help="CLAIM:PATH of JSONL files, or a Hugging Face data set")
-@click.option("--held-out", metavar="TASKS", help="tasks that are never trained on")
-@click.option("--output-claim", "output", metavar="CLAIM", help="PersistentVolumeClaim of what the job writes")
+@click.option("--held-out", metavar="TASKS", help="held-out tasks, for evaluation alone")
+@click.option("--output-claim", "output", metavar="CLAIM", help="PersistentVolumeClaim for checkpoints and metrics")
 @click.option("--gpus", type=NATURAL, metavar="N", help="GPUs of one node; 0: CPU (default 8)")
 @click.option("--nodes", type=POSITIVE, metavar="N", help="nodes (default 1)")
 @click.option("--gpu-memory", type=QUANTITY, default="80Gi", help="memory of one GPU (default 80Gi)")

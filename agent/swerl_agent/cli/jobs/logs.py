@@ -32,7 +32,7 @@ TAIL = 100  # lines
     "sources",
     multiple=True,
     type=click.Choice([*SOURCES, ALL]),
-    help="whose logs; repeatable (default driver)",
+    help="source of the logs; repeatable (default driver)",
 )
 @click.option("--follow", "-f", is_flag=True, help="print lines as they are written, until the job or Ctrl-C ends it")
 @click.option("--grading", metavar="EPISODE", help="the log of an episode's grading, with the outcome of each test")

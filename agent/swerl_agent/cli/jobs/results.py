@@ -32,7 +32,7 @@ METRICS = "metrics.jsonl"
     " --metric: reward, resolved rate, loss and time of the steps.",
 )
 @click.argument("name")
-@click.option("--metric", "-m", multiple=True, metavar="METRIC", help="as docs/metrics.md names it; repeatable")
+@click.option("--metric", "-m", multiple=True, metavar="METRIC", help="name of a metric in docs/metrics.md; repeatable")
 @click.option("--list", "listed", is_flag=True, help="print the newest value of each metric")
 @click.option("--width", type=POSITIVE, default=60, help="characters of a curve (default 60)")
 @output_option

@@ -22,7 +22,7 @@ asks = keeps("the API server may have the change: `swerl describe` shows the job
 
 
 @click.command("list", help="List the SweRLJobs of a namespace, and why a job does not train.")
-@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="those of all namespaces")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="list all namespaces")
 @job_options
 @runs
 async def list_jobs(options: Options) -> int:
@@ -81,9 +81,9 @@ async def retry_job(options: Options) -> int:
     return await _changed(options, jobs.retry, "will start another attempt; `swerl watch {name}` follows it")
 
 
-@click.command("cancel", help="Delete the SweRLJob NAME with its Pods. What it wrote to its volume stays.")
+@click.command("cancel", help="Delete the SweRLJob NAME with its Pods. Its files on the volume stay.")
 @name_argument
-@click.option("--yes", "-y", is_flag=True, help="do not ask")
+@click.option("--yes", "-y", is_flag=True, help="skip the confirmation")
 @click.option("--wait", type=NATURAL, default=120, metavar="N", help="seconds to wait for its Pods (default 120)")
 @job_options
 @keeps("the job may be deleted: `swerl list` shows those that are left")
