@@ -86,8 +86,8 @@ class FailedPull(StatusModel):
     """Reference, rewritten."""
     node: str
     """The node."""
-    tries: int
-    """Pulls tried so far."""
+    failures: int
+    """Pulls that failed so far."""
     message: str
     """The node's error message."""
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from . import config
 from .errors import NotFound
-from .exec import HANDSHAKE_TRIES, ExecChannel, exec_output, open_exec
+from .exec import HANDSHAKE_RETRIES, ExecChannel, exec_output, open_exec
 from .paths import resource_path
 from .transport import ClientOptions, Json, Observer, Transport
 from .watch import SERVER_TIMEOUT, Event, stream_query, watch
@@ -149,14 +149,16 @@ class KubeClient(Transport):
         container: str | None = None,
         stdin: bool = True,
         tty: bool = False,
-        tries: int = HANDSHAKE_TRIES,
+        retries: int = HANDSHAKE_RETRIES,
     ) -> ExecChannel:
         """Start `command` in a running container; a terminal (`tty`) has no separate standard error.
 
-        What may pass by itself is tried `tries` times, with growing pauses.
+        What may pass by itself is retried `retries` times, with growing pauses.
         Raises HandshakeError, NotFound or Unreachable (see exec.py).
         """
-        return await open_exec(self, namespace, pod, command, container=container, stdin=stdin, tty=tty, tries=tries)
+        return await open_exec(
+            self, namespace, pod, command, container=container, stdin=stdin, tty=tty, retries=retries
+        )
 
     async def exec_output(
         self, namespace: str, pod: str, command: Sequence[str], *, container: str, seconds: float

@@ -29,9 +29,9 @@ STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 KILLED = 137  # exit code of a process that SIGKILL ended, as where its container ends
 FRAME_LIMIT = 1 << 20  # bytes; larger frames reset connections on the way
 HANDSHAKE_TIMEOUT = 30.0  # seconds
-HANDSHAKE_TRIES = 5
+HANDSHAKE_RETRIES = 4
 CLOSE_TIMEOUT = 2.0  # seconds to wait for the other end's farewell: it may be out of reach
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between tries, doubled each time, with jitter
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds before a retry, doubled each time, with jitter
 UPGRADE_MISSING = "Upgrade request required"  # what a request gets that is good but for the handshake
 
 
@@ -128,7 +128,7 @@ async def open_exec(
     container: str | None,
     stdin: bool,
     tty: bool = False,
-    tries: int = HANDSHAKE_TRIES,
+    retries: int = HANDSHAKE_RETRIES,
 ) -> ExecChannel:
     """Open the stream, repeating what can pass (5xx, 429, no answer); raises NotFound at once, else HandshakeError."""
     query = [("command", word) for word in command] + [("stdout", "1"), ("tty" if tty else "stderr", "1")]
@@ -136,7 +136,7 @@ async def open_exec(
     query += [("container", container)] if container else []
     path = resource_path("v1", "pods", namespace, pod, "exec")
     pause = FIRST_PAUSE
-    for tried in range(1, tries + 1):
+    for failures in range(retries + 1):
         try:
             return ExecChannel(await _connect(client, client.server + path, query))
         except NotFound as error:
@@ -146,8 +146,8 @@ async def open_exec(
             explained = await _explained(client, path, query, error)
             raise HandshakeError(f"exec in {namespace}/{pod} refused: {explained}") from explained
         except Unavailable as error:
-            if tried == tries:
-                message = f"exec in {namespace}/{pod}: no stream in {tried} tries: {error}"
+            if failures == retries:
+                message = f"exec in {namespace}/{pod}: no stream after {failures} retries: {error}"
                 raise HandshakeError(message, error.retry_after) from error
             await asyncio.sleep(pause_after(error, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -161,7 +161,7 @@ async def exec_output(
     output = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            channel = await open_exec(client, namespace, pod, command, container=container, stdin=False, tries=1)
+            channel = await open_exec(client, namespace, pod, command, container=container, stdin=False, retries=0)
             try:
                 while (data := await channel.receive()) is not None:
                     if data.stream == STDOUT:

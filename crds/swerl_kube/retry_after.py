@@ -36,13 +36,13 @@ def parse_retry_after(text: str) -> float | None:
 
 
 def next_wait(retry_after: float | None, waited: float, longest: float = LONGEST_WAIT) -> float | None:
-    """Seconds until the next try of a call that has waited `waited` seconds; None when it must raise."""
+    """Seconds until the next retry of a call that has waited `waited` seconds; None when it must raise."""
     if retry_after is None or waited + retry_after > longest:
         return None
     return max(retry_after, LEAST_WAIT) * random.uniform(1.0, SPREAD)
 
 
 def pause_after(error: Exception, usual: float) -> float:
-    """Seconds until a caller's own next try: `usual`, or more (up to LONGEST_WAIT) if the server asked."""
+    """Seconds until a caller's own next retry: `usual`, or more (up to LONGEST_WAIT) if the server asked."""
     retry_after: float | None = getattr(error, "retry_after", None)
     return max(usual, min(retry_after or 0.0, LONGEST_WAIT))

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
 Observer = Callable[[str, int | None, float], None]  # method, status (None: no answer), seconds
 
-RETRY_PAUSE = 0.25  # seconds before a read's second try, doubled each time
+RETRY_PAUSE = 0.25  # seconds before a read's first retry, doubled each time
 CONNECT_TIMEOUT = 10.0  # seconds until a stream is connected
 LINE_BUFFER = 4 << 20  # bytes; a watch event is one line, and an object may have 1.5 MiB
 
@@ -40,7 +40,7 @@ class ClientOptions:
 
     call_timeout: float = 30.0  # seconds for one request and its answer
     connections: int = 0  # requests at the same time, not counting watches and exec streams; 0: no limit
-    read_tries: int = 4  # how often a read is tried
+    read_retries: int = 3  # how often a failed read is repeated
     watch_idle_timeout: float = 75.0  # seconds without a byte until a watch counts as dead; bookmarks come each minute
     cached_lists: bool = False  # lists may be served from the API server's cache (resourceVersion=0)
     longest_wait: float = LONGEST_WAIT  # seconds that one call waits in all because the server asks for it
@@ -127,9 +127,9 @@ class Transport:
         return answer
 
     async def read(self, path: str, query: Query | None = None) -> bytes:
-        """The content of a GET, tried `read_tries` times."""
+        """The content of a GET, retried `read_retries` times."""
         pause = RETRY_PAUSE
-        for _ in range(self.options.read_tries - 1):
+        for _ in range(self.options.read_retries):
             try:
                 return await self._repeated("GET", path, query)
             except Unavailable as error:

@@ -32,7 +32,7 @@ FATAL = (BadRequest, Forbidden, NotFound, Unauthorized)
 class WatchSettings:
     """How a watch is repeated, in seconds."""
 
-    first_pause: float = 0.1  # before the next try at a server that does not answer; doubled each time
+    first_pause: float = 0.1  # before the next request to a server that does not answer; doubled each time
     longest_pause: float = 5.0
     refused_window: float = 60.0  # for which a server that has served before may refuse
 

@@ -20,7 +20,7 @@ class WriteRetry:
     """How long and how often a write is retried; in seconds."""
 
     window: float = 60.0
-    first_pause: float = 0.25  # between two tries; doubled each time
+    first_pause: float = 0.25  # before the first retry; doubled each time
     longest_pause: float = 4.0
 
 

@@ -18,7 +18,7 @@ from swerl_kube.config import load
 
 from .metrics import Metrics
 
-OPTIONS = ClientOptions(call_timeout=15.0, connections=64, read_tries=1, watch_idle_timeout=90.0, cached_lists=True)
+OPTIONS = ClientOptions(call_timeout=15.0, connections=64, read_retries=0, watch_idle_timeout=90.0, cached_lists=True)
 
 
 def operator_client(metrics: Metrics, options: ClientOptions = OPTIONS) -> KubeClient:

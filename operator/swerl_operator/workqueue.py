@@ -167,7 +167,7 @@ class WorkQueue(Generic[Key]):
         expected = isinstance(error, Unavailable)
         logger.log(
             logging.WARNING if expected else logging.ERROR,
-            "%s %s failed, next try in %.1f s: %s", self._kind, key, delay, error,
+            "%s %s failed, next retry in %.1f s: %s", self._kind, key, delay, error,
             exc_info=None if expected else error,
         )  # fmt: skip
         return delay

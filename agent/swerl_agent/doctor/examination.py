@@ -50,7 +50,7 @@ class DoctorOptions:
 async def examine(client: KubeClient, options: DoctorOptions) -> list[Finding]:
     """All findings, in the order of the checks; raises Unreachable without an API server."""
     examination = _Examination(client, options)
-    found = list(await examination.kubernetes())  # nothing else is worth a try without it
+    found = list(await examination.kubernetes())  # nothing else can be examined without it
     checks: dict[str, Check] = {
         "permissions": examination.permissions,
         "kuberay": examination.kuberay,

@@ -197,7 +197,7 @@ class ChatCompletions:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str], request: Mapping[str, Any] | None = None
     ) -> tuple[int, str]:
-        """Status and text; raises Transient and aiohttp.ClientError for what another try may better."""
+        """Status and text; raises Transient and aiohttp.ClientError for what a retry may better."""
         async with self._session.request(
             method,
             url,

@@ -210,18 +210,20 @@ class Transient(Exception):
 
 async def with_retries(url: str, send: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """The result of `send`, retried while the server at `url` is busy or down; raises EngineError in the end."""
-    for tried in range(policy.retries + 1):
+    for failures in range(policy.retries + 1):
         try:
             return await send()
         except (aiohttp.ClientError, TimeoutError, Transient) as error:
             requested_pause = error.after if isinstance(error, Transient) else 0.0
             if requested_pause > policy.longest_wait:
                 raise EngineError(f"{url} requests a wait of {requested_pause:.0f} s: {error}") from error
-            if tried == policy.retries:
+            if failures == policy.retries:
                 raise EngineError(
-                    f"{url} gave no answer in {tried + 1} tries: {type(error).__name__}: {error}"
+                    f"{url} gave no answer after {failures} retries: {type(error).__name__}: {error}"
                 ) from error
-        await asyncio.sleep(requested_pause + random.uniform(0, min(policy.last_delay, policy.first_delay * 2**tried)))
+        await asyncio.sleep(
+            requested_pause + random.uniform(0, min(policy.last_delay, policy.first_delay * 2**failures))
+        )
     raise AssertionError("unreachable")
 
 

@@ -55,7 +55,7 @@ def _replace_interrupted(folder: Path, episode: Episode, sample: GradedEpisode |
 
 
 def _interrupted(folder: Path, episode: Episode) -> Iterator[Path]:
-    """Folders of earlier tries of the same sample without a result."""
+    """Folders of earlier episodes of the same sample without a result."""
     for meta in folder.glob(f"{artifact_prefix(episode)}*/meta.json"):
         try:
             content = json.loads(meta.read_bytes())

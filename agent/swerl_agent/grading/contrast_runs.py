@@ -37,7 +37,7 @@ from .test_record import shortened
 from .verdict import GradingIncomplete, Verdict
 from .verdict_rules import TIMEOUT_CODES, after_contrast, effects, left_with, outcomes, replacement, side_effects
 
-TRIES = 2  # altered runs until an outcome that is not as expected counts
+RETRIES = 1  # of altered runs; after them an outcome that is not as expected counts
 Execute = Callable[[Task, str, AlteredRun | None], Awaitable[Outcome]]
 
 
@@ -72,7 +72,7 @@ class ContrastRuns:
         missed: list[tuple[Expectation, SeenOutcome]] = []
         unread = ""
         spent = 0.0  # seconds of the tests' own
-        for _ in range(TRIES):
+        for _ in range(1 + RETRIES):
             run = await asyncio.to_thread(contrasting, files, usable, rng)
             if run is None:
                 left = await self._left(task, patch, verdict)
@@ -116,7 +116,7 @@ class ContrastRuns:
         if known is not None:
             return Calibration.from_json(known)
         calibration, values, limit = Calibration({}), True, ""
-        for _ in range(TRIES):
+        for _ in range(1 + RETRIES):
             run = await asyncio.to_thread(calibrating, files, random.SystemRandom(), values=values)
             if run is None:
                 break

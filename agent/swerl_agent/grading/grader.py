@@ -254,8 +254,8 @@ class Grader:
             except Infrastructure as error:
                 failures.append(error)
         cut_short = all(isinstance(error, NoReport) for error in failures)
-        detail = f"every try was cut short: {failures[-1]}" if cut_short else str(failures[-1])
-        report = {"tries": len(failures), "limited": True}
+        detail = f"every run was cut short: {failures[-1]}" if cut_short else str(failures[-1])
+        report = {"retries": self._settings.retries, "limited": True}
         raise GradingIncomplete(Verdict("unresolved" if cut_short else "infra_error", report, detail=detail))
 
     async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:

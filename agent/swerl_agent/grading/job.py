@@ -27,7 +27,7 @@ T = TypeVar("T")
 STUCK = PULL_PAUSES | PERMANENT_PULL_REASONS | START_REASONS  # waiting reasons that more waiting does not resolve
 REFUSAL_PAUSE = 20.0  # seconds without a Pod after which its refusal is looked for, again and again
 LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
-REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet
+REOPEN_PAUSE = 0.2  # seconds between reads of a log that is not there yet
 
 
 class Infrastructure(Exception):

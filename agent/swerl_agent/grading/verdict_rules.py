@@ -66,7 +66,7 @@ def _witnessed_throughout(task: Task) -> bool:
 
 
 def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded: bool = False) -> Verdict:
-    """The verdict on `outcome`, had after `failures` tries; raises Infrastructure when it says nothing of the patch."""
+    """The verdict on `outcome`, had after `failures` failed runs; raises Infrastructure when it says nothing of the patch."""
     if isinstance(outcome, LimitExceeded):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
     if outcome.isolation.startswith("reached"):

@@ -35,7 +35,7 @@ START = (
     'exec env TERM=dumb SWERL_MARK="$1" SWERL_SETUP="$2" bash --noediting -i'
 )
 START_TIMEOUT = 120.0  # seconds until bash replies; a saturated node starts processes slowly
-OPEN_WINDOW, OPEN_PAUSE = 60.0, 0.5  # seconds for tries to open a stream, and between two tries
+OPEN_WINDOW, OPEN_PAUSE = 60.0, 0.5  # seconds in which a stream is to open, and between retries
 STOP_TIMEOUT = 10.0  # seconds until the prompt after the foreground program was stopped
 KEEP_ALIVE = 30.0  # seconds between frames that keep proxies from closing an idle stream
 

@@ -94,13 +94,13 @@ def episode_pattern(name: str) -> str:
 
 
 def newest_of(paths: Sequence[str]) -> str:
-    """The file of the newest try of an episode, '' for none; raises JobCommandError where they are of several."""
-    tries = [(found["which"], found["ended"], path) for path in paths if (found := _EPISODE.search(path))]
-    episodes = sorted({PurePosixPath(which).name for which, _, _ in tries})
+    """The newest file of an episode, '' for none; raises JobCommandError where they are of several."""
+    files = [(found["which"], found["ended"], path) for path in paths if (found := _EPISODE.search(path))]
+    episodes = sorted({PurePosixPath(which).name for which, _, _ in files})
     if len(episodes) > 1:
         more = f" and {len(episodes) - NAMED} more" if len(episodes) > NAMED else ""
         raise JobCommandError(f"these episodes have such a name: {', '.join(episodes[:NAMED])}{more}; name one of them")
-    return max(tries, key=lambda each: each[1])[2] if tries else ""
+    return max(files, key=lambda each: each[1])[2] if files else ""
 
 
 def _ran(turn: Turn) -> Iterator[str]:

@@ -35,7 +35,7 @@ HOSTS = {DOCKER_HUB: "registry-1.docker.io"}  # where the API is, if not at the 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # reached by http, as container runtimes do
 RETRIABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 TIMEOUT = aiohttp.ClientTimeout(total=30)
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between tries, where the answer does not say how long
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a retry, where the answer does not say how long
 LONGEST_WAIT = 6 * 3600.0  # what a registry may ask for; Docker Hub's limits are per six hours
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
@@ -110,23 +110,23 @@ class RegistryClient:
         return f"Bearer {token}" if answer.status == 200 and token else None
 
     async def _ask(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
-        """The first conclusive answer; raises RegistryUnavailable after the last try."""
+        """The first conclusive answer; raises RegistryUnavailable after the last retry."""
         failure = ""
-        for tried in range(self._limits.retries + 1):
+        for failures in range(self._limits.retries + 1):
             limiter = self._rate_limiters.setdefault(url.authority, RateLimiter(self._limits.per_minute))
             await limiter.acquire()
-            pause = min(FIRST_PAUSE * 2**tried, LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2**failures, LONGEST_PAUSE)
             try:
                 answer = await self._once(method, url, headers)
             except (aiohttp.ClientError, TimeoutError) as error:
                 failure = f"{url.authority} cannot be reached: {str(error) or type(error).__name__}"
-                await asyncio.sleep(pause if tried < self._limits.retries else 0)
+                await asyncio.sleep(pause if failures < self._limits.retries else 0)
                 continue
             except EndpointError as error:
                 raise RegistryUnavailable(str(error)) from error
             if answer.status not in RETRIABLE_STATUSES:
                 return answer
-            failure = f"{url.authority} answered {answer.status} to every try"
+            failure = f"{url.authority} answered {answer.status} to every request"
             retry_after = parse_retry_after(answer.headers.get("Retry-After", ""))
             if retry_after is None:
                 retry_after = LONGEST_PAUSE if answer.status == 429 else pause

@@ -32,7 +32,7 @@ from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
 JOB = "swerl-claim"  # value of the job label when the caller gives none
-RETRY_PAUSE = 0.5  # seconds between two tries while a group of the claim's name is being deleted
+RETRY_PAUSE = 0.5  # seconds between retries while a group of the claim's name is being deleted
 
 
 class ClaimOptions(TypedDict, total=False):

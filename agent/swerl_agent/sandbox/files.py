@@ -27,7 +27,7 @@ from .errors import (
 from .result import CommandResult
 
 FILE_TIMEOUT = 120.0  # seconds for the last step of a transfer
-TRANSFER_TRIES = 3  # of one file, until its digest is right
+TRANSFER_RETRIES = 2  # of one file whose digest is wrong
 # Exit codes. DAMAGED: the data that arrived differs from the data sent.
 DAMAGED, MISSING, DIRECTORY, SPECIAL, TOO_LARGE = 93, 94, 95, 96, 97
 KINDS: Mapping[int, tuple[type[FileError], str]] = {
@@ -95,7 +95,7 @@ async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[
     Raises FileError (naming `what`) when the text fails, TransferFailed.
     """
     digest = await _digest(data)
-    for _ in range(TRANSFER_TRIES):
+    for _ in range(1 + TRANSFER_RETRIES):
         name = await session.put(data)
         arguments = f'"$sw_dir/{name}" {len(data)} {digest} {" ".join(map(wire.quoted, words))}'
         line = f"set -- {arguments}; {_CHECK}{text}"
@@ -104,7 +104,7 @@ async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[
             return
         if result.exit_code != DAMAGED:
             raise _error(f"cannot write {what} ({len(data)} bytes)", result)
-    raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {TRANSFER_TRIES} times")
+    raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {1 + TRANSFER_RETRIES} times")
 
 
 async def read(session: FileSession, path: str, limit: int) -> bytes:
@@ -132,13 +132,13 @@ async def fetch(session: FileSession, text: str, limit: int, *, what: str) -> Co
 
     Raises TransferFailed (naming `what`).
     """
-    for _ in range(TRANSFER_TRIES):
+    for _ in range(1 + TRANSFER_RETRIES):
         result = await session.execute(text + _DIGEST_STDOUT, timeout=FILE_TIMEOUT, limit=wire.OutputLimit(limit, 4096))
         reported = _DIGEST_LINE.search(result.stderr)
         failed = result.exit_code != 0 or result.stdout_bytes > limit
         if failed or reported is None or reported[1].decode() == await _digest(result.stdout):
             return result
-    raise TransferFailed(f"{what}: {result.stdout_bytes} bytes arrived damaged {TRANSFER_TRIES} times")
+    raise TransferFailed(f"{what}: {result.stdout_bytes} bytes arrived damaged {1 + TRANSFER_RETRIES} times")
 
 
 async def _digest(data: bytes) -> str:

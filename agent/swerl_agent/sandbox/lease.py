@@ -39,10 +39,10 @@ from .settings import DEFAULT_SETTINGS
 logger = logging.getLogger(__name__)
 
 API, RESOURCE = "coordination.k8s.io/v1", "leases"
-RETRY_SECONDS = 2.0  # between two tries of a renewal
+RETRY_SECONDS = 2.0  # before a failed renewal is retried
 CREATE_TIMEOUT = 120.0  # seconds to create the Lease
 OWNER_CREATE_TIMEOUT = 30.0  # the same for a Lease that owns objects: an interactive command waits for it
-RENEW_TIMEOUT = 5.0  # seconds for one try; a dead connection must not cost the Lease
+RENEW_TIMEOUT = 5.0  # seconds for one renewal; a dead connection must not cost the Lease
 SAFETY_MARGIN = 10.0  # seconds that a Lease must still last before an object is created that must not outlive it
 
 
@@ -189,7 +189,7 @@ class LeaseKeeper:
                     self._renewed, self._last_error = started, None
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
-                    if repr(error) != repr(self._last_error):  # a line for each cause, not for each try
+                    if repr(error) != repr(self._last_error):  # a line for each cause, not for each renewal
                         logger.warning("Lease %s not renewed, trying again: %r", self.name, error)
                     self._last_error = error
                     if self._is_final(error):

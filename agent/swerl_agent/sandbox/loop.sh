@@ -127,13 +127,13 @@ sw_watchdog() { # kill command $1 if it still runs in $2 seconds; ends soon afte
 }
 
 sw_query() { # wait for the end of command $1 and send its result
-  sw_tries=0
+  sw_retries=0
   while :; do
     sw_load_record "$1"
     [ -n "$sw_rc" ] && break
     if ! sw_alive "${sw_pid:-$sw_loop}"; then # ended and not recorded yet, or killed together with its runner
-      sw_tries=$((sw_tries + 1))
-      [ "$sw_tries" -gt 10 ] && { sw_rc=137; break; }
+      sw_retries=$((sw_retries + 1))
+      [ "$sw_retries" -gt 10 ] && { sw_rc=137; break; }
     fi
     sw_pause 0.2
   done

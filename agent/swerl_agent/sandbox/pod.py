@@ -101,7 +101,7 @@ class PodConnector:
                 self.pod,
                 command,
                 container=self._container,
-                tries=1,  # the caller checks the Pod before each further try
+                retries=0,  # the caller checks the Pod before each retry
                 tty=tty,
             )
         except (HandshakeError, NotFound, Unreachable) as error:

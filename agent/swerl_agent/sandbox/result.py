@@ -19,7 +19,7 @@ class CommandResult:
     duration: float  # seconds, measured by the client
     run_seconds: float | None = None  # in the Pod, in steps of 0.01; None when unknown
     retries: int = 0  # streams lost meanwhile; the command still ran once
-    handshake_errors: int = 0  # failed tries to open a stream meanwhile
+    handshake_errors: int = 0  # failed requests for a stream meanwhile
 
     @property
     def output(self) -> str:

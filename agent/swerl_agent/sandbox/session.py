@@ -38,7 +38,7 @@ from .upload import upload
 
 DEFAULT_OUTPUT = 256 << 10  # bytes of each output that are returned
 FILE_LIMIT = 1 << 30  # bytes; an endless output must not fill the node's disk and get the Pod evicted
-UPLOAD_TRIES = 3
+UPLOAD_RETRIES = 2
 
 
 class Session:
@@ -198,7 +198,7 @@ class Session:
         The file is deleted with the state of the command `owner`. `check`: the Pod counts its bytes.
         """
         async with self._lock:
-            for _ in range(UPLOAD_TRIES):
+            for _ in range(1 + UPLOAD_RETRIES):
                 name = f"{owner}.{next(self._ids)}-{self._client}"
                 try:
                     await upload(await self._connected(), name, data, check=check, settings=self._settings)
@@ -208,7 +208,7 @@ class Session:
                 except BaseException:
                     await self._disconnect()
                     raise
-        raise TransferFailed(f"{len(data)} bytes could not be uploaded in {UPLOAD_TRIES} tries")
+        raise TransferFailed(f"{len(data)} bytes could not be uploaded after {UPLOAD_RETRIES} retries")
 
     async def close(self) -> None:
         """Close the stream; the Pod is not changed. Later calls raise ClaimEnded."""
@@ -227,7 +227,7 @@ class Session:
                 command.record_lost_stream()
 
     async def _connected(self, hello_timeout: float | None = None) -> SessionStream:
-        """The open stream. With `hello_timeout` the loop has one try to reply; then it raises StreamLost."""
+        """The open stream. With `hello_timeout` the loop must reply once; then it raises StreamLost."""
         if self._closed:
             raise ClaimEnded("the claim has ended and its sandbox is gone; use it inside its `async with` block")
         if self._stream is None:

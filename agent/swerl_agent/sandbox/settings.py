@@ -12,7 +12,7 @@ class SessionSettings:
     keep_alive: float = 30.0  # between two resize frames, while idle and while a command runs
     reconnect_window: float = 300.0  # for reopening the stream to a Pod that cannot be reached
     refused_window: float = 15.0  # for repeating a refused request: a missing permission may be granted meanwhile
-    first_pause: float = 0.2  # between the first two tries to open a stream; doubled each time
+    first_pause: float = 0.2  # before a stream that did not open is requested again; doubled each time
     longest_pause: float = 5.0
     hello_timeout: float = 120.0  # for the loop's first reply; a saturated node starts processes slowly
     first_ping: float = 10.0  # until a running command's stream is pinged; most commands end earlier

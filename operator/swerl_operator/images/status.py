@@ -69,7 +69,7 @@ def build_status(
 
 def _failed_pull(target: PullTarget, failures: PullFailures) -> FailedPull:
     node, image = target
-    return FailedPull(image=image, node=node, tries=failures.count, message=failures.message[:1000])
+    return FailedPull(image=image, node=node, failures=failures.count, message=failures.message[:1000])
 
 
 def _with_ready_condition(
@@ -90,7 +90,7 @@ def _with_ready_condition(
         text += f"; {status.failed} fail, the first: {_description(status.failures[0])}"
         return _with_condition(status, "Failing", "False", ImageSetReason.PULL_FAILED, text, generation)
     if status.failures:
-        text += f"; some are tried again, the first: {_description(status.failures[0])}"
+        text += f"; some are retried, the first: {_description(status.failures[0])}"
     return _with_condition(status, "Pulling", "False", ImageSetReason.PULLING, text, generation)
 
 

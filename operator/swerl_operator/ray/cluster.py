@@ -209,7 +209,7 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) ->
 
 
 def _wait_for_head(plan: RayClusterPlan) -> Json:
-    """Ends when the head answers; cheaper than KubeRay's own `wait-gcs-ready`, which starts Ray for each try."""
+    """Ends when the head answers; cheaper than KubeRay's own `wait-gcs-ready`, which starts Ray for each request."""
     script = f'until (: <"/dev/tcp/$FQ_RAY_IP/{GCS_PORT}") 2>/dev/null; do sleep 0.5; done'
     return {
         "name": "wait-for-head",

@@ -88,7 +88,7 @@ async def test_exec_stream_opens_after_retry_after(opened: Opened) -> None:
         assert server.pauses[0] >= 1
     async with opened((429, "7")) as (client, _):
         with pytest.raises(HandshakeError) as caught:
-            await client.exec_stream("ns", "x", ["sh"], tries=1)
+            await client.exec_stream("ns", "x", ["sh"], retries=0)
         assert caught.value.retry_after == 7
 
 

@@ -25,7 +25,7 @@ async def test_silent_server_is_one_line_for_all_its_clients(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(unanswered.UnansweredNotice.__init__, "__defaults__", (0.2,))
-    options = ClientOptions(call_timeout=0.5, read_tries=2)
+    options = ClientOptions(call_timeout=0.5, read_retries=1)
 
     async def ask(server: str) -> None:
         async with KubeClient(ClusterConfig(server, "n", None, Credentials()), options) as client:

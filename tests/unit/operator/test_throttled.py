@@ -66,12 +66,12 @@ async def test_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
 
 
 async def test_queue_retries_after_the_servers_delay() -> None:
-    tries: list[float] = []
+    requests: list[float] = []
     done = asyncio.Event()
 
     async def reconcile(key: str) -> None:
-        tries.append(time.monotonic())
-        if len(tries) == 1:
+        requests.append(time.monotonic())
+        if len(requests) == 1:
             raise Unavailable("429: too many requests", retry_after=0.5)
         done.set()
 
@@ -80,4 +80,4 @@ async def test_queue_retries_after_the_servers_delay() -> None:
     running = asyncio.create_task(queue.run())
     await asyncio.wait_for(done.wait(), 30)
     running.cancel()
-    assert tries[1] - tries[0] >= 0.5
+    assert requests[1] - requests[0] >= 0.5

@@ -84,7 +84,7 @@ def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> boo
         return _fetch_missing(mirror, store, resume)
     except Exception as error:  # each system has its own classes
         raise DriverError(
-            f"checkpoint.mirror {mirror.url} cannot be fetched from: {error!r}; the next attempt tries again. To "
+            f"checkpoint.mirror {mirror.url} cannot be fetched from: {error!r}; the next attempt fetches again. To "
             "start from the volume's own checkpoints, remove checkpoint.mirror; to start from the model, set "
             "checkpoint.resume to never"
         ) from error

@@ -94,7 +94,9 @@ async def test_retry_waits_for_retry_after() -> None:
 async def test_server_that_stays_busy_is_an_engine_error() -> None:
     server = ChatServer(Replies(error(429, "quota")))
     async with opened(server, retry_policy=replace(QUICK, retries=2)) as chat:
-        with pytest.raises(EngineError, match=r"/v1/chat/completions gave no answer in 3 tries: .*HTTP 429: .*quota"):
+        with pytest.raises(
+            EngineError, match=r"/v1/chat/completions gave no answer after 2 retries: .*HTTP 429: .*quota"
+        ):
             await complete(chat)
     assert len(server.requests) == 3
 
@@ -116,7 +118,7 @@ async def test_request_times_out() -> None:
             return error(500, "too late")
 
     async with opened(Slow(Replies("")), timeout=0.2, retry_policy=RetryPolicy(retries=0)) as chat:
-        with pytest.raises(EngineError, match="gave no answer in 1 tries: TimeoutError"):
+        with pytest.raises(EngineError, match="gave no answer after 0 retries: TimeoutError"):
             await complete(chat)
         over.set()
 
@@ -243,5 +245,5 @@ async def test_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
 async def test_dead_server_is_an_engine_error() -> None:
     async with aiohttp.ClientSession() as http:
         chat = ChatCompletions("http://127.0.0.1:9/v1", http, model=MODEL, retry_policy=replace(QUICK, retries=1))
-        with pytest.raises(EngineError, match=r"http://127.0.0.1:9/v1 gave no answer in 2 tries: ClientConnector"):
+        with pytest.raises(EngineError, match=r"http://127.0.0.1:9/v1 gave no answer after 1 retries: ClientConnector"):
             await chat.check(max_tokens=1, temperature=0)

@@ -30,7 +30,7 @@ TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", GroundTruth("
 NOTHING = cast(Any, None)
 BROKEN = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
 PATCH = "diff --git a/x b/x\n"
-BUSY = "EngineError: http://e/generate gave no answer in 9 tries: HTTP 429: busy"
+BUSY = "EngineError: http://e/generate gave no answer after 8 retries: HTTP 429: busy"
 
 NO_REPOSITORY = "NoRepository: the image x has no git repository at /testbed; give the repository's folder as `workdir`"
 

@@ -144,7 +144,7 @@ async def test_server_that_is_lost_ends_the_episode(opened: Open) -> None:
     async with opened(ChatServer(scripted(error(503, "down")))) as episode:
         with pytest.raises(openai.InternalServerError, match="the inference engine is lost"):
             await episode.complete(user("Hi"))
-        assert "gave no answer in 2 tries" in str(episode.recording.lost.result())
+        assert "gave no answer after 1 retries" in str(episode.recording.lost.result())
 
 
 async def solve(server: ChatServer, repository: Path, protocol: str = TOOLS, **limits: Any) -> Episode:

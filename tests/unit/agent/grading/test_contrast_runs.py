@@ -127,12 +127,12 @@ async def test_altered_run_whose_log_cannot_be_read_in_time_is_no_lasting_verdic
 
 async def test_reference_fix_that_never_ends_says_nothing_of_the_patch(task: Task, logs: LogReader) -> None:
     async def execute(task: Task, patch: str, run: AlteredRun | None) -> Outcome:
-        raise GradingIncomplete(Verdict("unresolved", {"tries": 3}, detail="every try was cut short: killed"))
+        raise GradingIncomplete(Verdict("unresolved", {"retries": 2}, detail="every run was cut short: killed"))
 
     with pytest.raises(GradingIncomplete) as raised:
         await confirmed(task, logs, execute)
     verdict = raised.value.verdict
-    assert (verdict.status, verdict.detail) == ("infra_error", "the reference fix: every try was cut short: killed")
+    assert (verdict.status, verdict.detail) == ("infra_error", "the reference fix: every run was cut short: killed")
 
 
 @pytest.mark.parametrize("path", ["kit.py", "tests/kit.py"])

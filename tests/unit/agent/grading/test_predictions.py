@@ -87,7 +87,7 @@ def test_script_and_log_are_stored_with_the_report(tmp_path: Path) -> None:
         Verdict("unresolved", {"exhausted": "memory"}),
         Verdict("unresolved", {"oom_kills": 1}, detail="FAIL_TO_PASS 0/1"),
         Verdict("unresolved", detail="the tests were killed by SIGKILL"),
-        Verdict("unresolved", {"limited": True}, detail="every try was cut short"),
+        Verdict("unresolved", {"limited": True}, detail="every run was cut short"),
     ],
     ids=lambda verdict: verdict.detail or verdict.status,
 )

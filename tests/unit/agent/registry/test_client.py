@@ -117,7 +117,7 @@ async def test_images_of_a_registry_that_fails_are_undecided_and_never_missing()
         found = await states([f"{host}/x:1", f"{host}/x:odd", f"{closed_port}/x:1", "x/Y"], RegistryLimits(retries=1))
     assert [state.state for state in found] == ["undecided", "undecided", "undecided", "missing"]
     details = [state.detail for state in found]
-    assert details[0] == f"{host} answered 503 to every try" and "answered 418" in details[1]
+    assert details[0] == f"{host} answered 503 to every request" and "answered 418" in details[1]
     assert f"{closed_port} cannot be reached" in details[2] and "repository 'x/Y' is malformed" in details[3]
     assert len(registry.requests) == 3
 

@@ -75,7 +75,7 @@ async def test_stdin_that_stays_incomplete_raises(session: Session, image_folder
     (image_folder.path / "wc").unlink()
     (image_folder.path / "wc").write_text("#!/bin/sh\necho 5\n")
     (image_folder.path / "wc").chmod(0o755)
-    with pytest.raises(TransferFailed, match="could not be uploaded in 3 tries"):
+    with pytest.raises(TransferFailed, match="could not be uploaded after 2 retries"):
         await session.run(f"touch {tmp_path}/ran", timeout=20, stdin=b"1234567")
     assert not (tmp_path / "ran").exists()
 

@@ -86,11 +86,11 @@ def test_missing_images_are_listed_in_order_up_to_a_limit() -> None:
     assert (status.missing, status.missing_images) == (10_000, many[:100])
 
 
-def test_message_names_the_first_failure_while_it_is_tried_again() -> None:
+def test_message_names_the_first_failure_while_it_is_retried() -> None:
     history = PullHistory()
     step(history, pull("n1", "a", "failed"))
     condition = build_status(SweImageSetStatus(), IMAGES, NODES, history, SPEC, 1).conditions[0]
-    assert condition.reason == "Pulling" and "tried again, the first: a on n1: no such image" in condition.message
+    assert condition.reason == "Pulling" and "retried, the first: a on n1: no such image" in condition.message
 
 
 def node(name: str, *taints: dict[str, str], ready: str = "True", **labels: str) -> dict[str, object]:

@@ -75,7 +75,7 @@ async def test_verdict_on_the_patch_is_never_tried_again(
 
 async def test_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, _ = await graded(monkeypatch, *[NoReport("killed")] * 3)
-    assert (verdict.status, verdict.detail) == ("unresolved", "every try was cut short: killed")
+    assert (verdict.status, verdict.detail) == ("unresolved", "every run was cut short: killed")
     assert not verdict.lasting
 
 
