@@ -15,7 +15,7 @@ class Unreachable(ClusterError):
     """The apiserver does not answer, or not with success."""
 
 
-class Api:
+class ApiClient:
     """One apiserver, authenticated by a client certificate from the cluster's pki folder."""
 
     def __init__(self, server: str, pki: Path, user: str = "admin") -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from cluster import patches
 from cluster.errors import ClusterError, PrerequisiteError
 from cluster.layout import locked
-from cluster.patches import Patch
+from cluster.patches import SourcePatch
 
 SOURCES = Path(__file__).parent
 _GO_MINIMUM = (1, 26)
@@ -27,7 +27,7 @@ _FAST = {"GOGC": "400"}  # with -dwarf=false, which -w drops anyway: a sixth les
 
 
 @dataclass(frozen=True)
-class Target:
+class BuildTarget:
     """One Go module of `cluster/go` and the programs built from it."""
 
     name: str
@@ -38,7 +38,7 @@ class Target:
     cgo: bool = False
     rename: dict[str, str] = field(default_factory=dict)  # Go's name of a program -> ours
     copies: dict[str, str] = field(default_factory=dict)  # "module:glob of files or folders" -> folder in the result
-    patches: tuple[Patch, ...] = field(default=(), repr=False)
+    patches: tuple[SourcePatch, ...] = field(default=(), repr=False)
 
 
 def _pin(name: str, module: str) -> str:
@@ -50,7 +50,7 @@ def _pin(name: str, module: str) -> str:
     return found.group(1)
 
 
-def _kubernetes() -> Target:
+def _kubernetes() -> BuildTarget:
     version = _pin("kubernetes", "k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".")
     package = "k8s.io/component-base/version"
@@ -58,14 +58,14 @@ def _kubernetes() -> Target:
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     packages = (*(f"k8s.io/kubernetes/cmd/{name}" for name in programs), "go.etcd.io/etcd/server/v3")
     flags = " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
-    return Target("kubernetes", packages, 7, ldflags=flags, rename={"server": "etcd"})
+    return BuildTarget("kubernetes", packages, 7, ldflags=flags, rename={"server": "etcd"})
 
 
-def _containerd() -> Target:
+def _containerd() -> BuildTarget:
     module = "github.com/containerd/containerd/v2"
     version = _pin("containerd", module)
     programs = ("containerd", "containerd-shim-runc-v2", "ctr")
-    return Target(
+    return BuildTarget(
         "containerd",
         tuple(f"{module}/cmd/{name}" for name in programs),
         1,
@@ -74,9 +74,9 @@ def _containerd() -> Target:
     )
 
 
-def _kuberay() -> Target:
+def _kuberay() -> BuildTarget:
     module = "github.com/ray-project/kuberay/ray-operator"
-    return Target(
+    return BuildTarget(
         "kuberay",
         (module,),
         2,
@@ -85,43 +85,43 @@ def _kuberay() -> Target:
     )
 
 
-def _kwok() -> Target:
+def _kwok() -> BuildTarget:
     """For benchmarks: nodes and Pods that exist only in the API."""
     module = "sigs.k8s.io/kwok"
     stages = {f"{module}:kustomize/stage/{kind}/fast/{kind}-*.yaml": f"{kind}-stages" for kind in ("node", "pod")}
-    return Target("kwok", (f"{module}/cmd/kwok",), 2, copies=stages)
+    return BuildTarget("kwok", (f"{module}/cmd/kwok",), 2, copies=stages)
 
 
-def _agent_sandbox() -> Target:
+def _agent_sandbox() -> BuildTarget:
     """For benchmarks: the peer whose claims ours are compared with."""
     module = "sigs.k8s.io/agent-sandbox"
     crds = {f"{module}:k8s/crds/*.yaml": "crds"}
-    return Target("agent-sandbox", (f"{module}/cmd/agent-sandbox-controller",), 2, copies=crds)
+    return BuildTarget("agent-sandbox", (f"{module}/cmd/agent-sandbox-controller",), 2, copies=crds)
 
 
-def _kueue() -> Target:
+def _kueue() -> BuildTarget:
     """For `make test-kueue`: the controller, and the chart that its release installs."""
     module = "sigs.k8s.io/kueue"
     stamp = f"-X {module}/pkg/version.GitVersion={_pin('kueue', module)}"
-    return Target("kueue", (f"{module}/cmd/kueue",), 4, ldflags=stamp, copies={f"{module}:charts/kueue": "charts"})
+    return BuildTarget("kueue", (f"{module}/cmd/kueue",), 4, ldflags=stamp, copies={f"{module}:charts/kueue": "charts"})
 
 
-def _runc() -> Target:
+def _runc() -> BuildTarget:
     module = "github.com/opencontainers/runc"
     version = _pin("runc", module).removeprefix("v")
-    return Target("runc", (module,), 0.3, ldflags=f"-X main.version={version}", tags="seccomp", cgo=True)
+    return BuildTarget("runc", (module,), 0.3, ldflags=f"-X main.version={version}", tags="seccomp", cgo=True)
 
 
-def _gvisor() -> Target:
+def _gvisor() -> BuildTarget:
     """The kernel in user space, and its shim for containerd: for RuntimeClass `gvisor`."""
     module = "gvisor.dev/gvisor"
-    return Target(
+    return BuildTarget(
         "gvisor",
         (f"{module}/runsc", f"{module}/shim"),
         2,
         rename={"shim": "containerd-shim-runsc-v1"},
         patches=(
-            Patch(
+            SourcePatch(
                 module,
                 "pkg/shim/v1/manager.go",
                 "oomScoreMax); err != nil {",
@@ -132,35 +132,35 @@ def _gvisor() -> Target:
     )
 
 
-def _helm() -> Target:
+def _helm() -> BuildTarget:
     """With stamps of its own Makefile: its version, and the Kubernetes 1.x of charts that are rendered without one."""
     module, minor = "helm.sh/helm/v3", _pin("helm", "k8s.io/client-go").split(".")[1]
     minors = (f"pkg/{each}.k8sVersionMinor={minor}" for each in ("chartutil", "lint/rules"))
     flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={_pin('helm', module)}", *minors))
-    return Target("helm", (f"{module}/cmd/helm",), 2, ldflags=" ".join(flags))
+    return BuildTarget("helm", (f"{module}/cmd/helm",), 2, ldflags=" ".join(flags))
 
 
-def _buildx() -> Target:
+def _buildx() -> BuildTarget:
     """For tests of the release: the program that reads its bake file."""
     module = "github.com/docker/buildx"
     stamp = f"-X {module}/version.Version={_pin('buildx', module)}"
-    return Target("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=stamp)
+    return BuildTarget("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=stamp)
 
 
-def _buildkit() -> Target:
+def _buildkit() -> BuildTarget:
     """For `make test-docker`: the daemon that makes the images of a release."""
     module = "github.com/moby/buildkit"
     tags = "osusergo netgo static_build seccomp"
-    return Target("buildkit", (f"{module}/cmd/buildkitd",), 1.5, tags=tags)
+    return BuildTarget("buildkit", (f"{module}/cmd/buildkitd",), 1.5, tags=tags)
 
 
-TARGETS: dict[str, Callable[[], Target]] = {
+TARGETS: dict[str, Callable[[], BuildTarget]] = {
     "kubernetes": _kubernetes,
     "containerd": _containerd,
     "runc": _runc,
-    "coredns": lambda: Target("coredns", ("swerl.dev/cluster/coredns",), 2),
+    "coredns": lambda: BuildTarget("coredns", ("swerl.dev/cluster/coredns",), 2),
     "kuberay": _kuberay,
-    "gate": lambda: Target("gate", ("swerl.dev/cluster/gate",), 0.1),
+    "gate": lambda: BuildTarget("gate", ("swerl.dev/cluster/gate",), 0.1),
     "helm": _helm,
     "gvisor": _gvisor,
     "kwok": _kwok,
@@ -168,7 +168,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "kueue": _kueue,
     "buildx": _buildx,
     "buildkit": _buildkit,
-    "dashboards": lambda: Target("dashboards", ("swerl.dev/cluster/dashboards",), 0.2),  # for tests of the chart
+    "dashboards": lambda: BuildTarget("dashboards", ("swerl.dev/cluster/dashboards",), 0.2),  # for tests of the chart
 }
 DEFAULT_TARGETS = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
 
@@ -244,14 +244,14 @@ def go_version() -> str:
     return output.strip()
 
 
-def _key(target: Target) -> str:
+def _key(target: BuildTarget) -> str:
     digest = hashlib.sha256(repr((target, go_version(), *target.patches)).encode())
     for path in sorted((SOURCES / "go" / target.name).iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _compile(target: Target, result: Path) -> None:
+def _compile(target: BuildTarget, result: Path) -> None:
     flags = ["-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false"]
     flags += ["-ldflags", f"{_STRIP} {target.ldflags}".strip(), "-tags", target.tags]
     module = SOURCES / "go" / target.name
@@ -264,7 +264,7 @@ def _compile(target: Target, result: Path) -> None:
         (result / name).rename(result / wanted)
 
 
-def _patched(target: Target, module: Path, work: Path) -> Path:
+def _patched(target: BuildTarget, module: Path, work: Path) -> Path:
     """A go.mod of the target with its patches applied."""
     names = {patch.module for patch in target.patches}
     _run(["go", "mod", "download", *sorted(names)], module, {})
@@ -272,7 +272,7 @@ def _patched(target: Target, module: Path, work: Path) -> Path:
     return patches.apply(target.patches, folders, module, work)
 
 
-def _copy(target: Target, result: Path) -> None:
+def _copy(target: BuildTarget, result: Path) -> None:
     for source, name in target.copies.items():
         module, pattern = source.split(":")
         listing = ["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]

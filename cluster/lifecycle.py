@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process, rcu
-from cluster.api import Api, Unreachable
+from cluster.api import ApiClient, Unreachable
 from cluster.errors import ClusterError, DaemonDied
 from cluster.families import Families, check_kernel
 from cluster.layout import NODE_NAME, Cluster
@@ -111,8 +111,8 @@ def down(name: str, home: Path, *, purge: bool = False) -> None:
     _lock(home, name).unlink(missing_ok=True)
 
 
-def api(cluster: Cluster) -> Api:
-    return Api(cluster.server, cluster.pki)
+def api(cluster: Cluster) -> ApiClient:
+    return ApiClient(cluster.server, cluster.pki)
 
 
 def node_ready(cluster: Cluster) -> bool:

@@ -12,7 +12,7 @@ from cluster.errors import ClusterError
 
 
 @dataclass(frozen=True)
-class Patch:
+class SourcePatch:
     """In `file` of `module`, `old` becomes `new`, because of `why`."""
 
     module: str
@@ -22,7 +22,7 @@ class Patch:
     reason: str
 
 
-def apply(patches: tuple[Patch, ...], sources: dict[str, Path], module: Path, work: Path) -> Path:
+def apply(patches: tuple[SourcePatch, ...], sources: dict[str, Path], module: Path, work: Path) -> Path:
     """A go.mod in `work` that takes changed copies of `sources` (module -> folder) for the Go module in `module`."""
     text = (module / "go.mod").read_text()
     for number, (name, source) in enumerate(sources.items()):
@@ -39,7 +39,7 @@ def apply(patches: tuple[Patch, ...], sources: dict[str, Path], module: Path, wo
     return work / "go.mod"
 
 
-def _change(patch: Patch, copy: Path) -> None:
+def _change(patch: SourcePatch, copy: Path) -> None:
     path = copy / patch.file
     text = path.read_text() if path.exists() else ""
     if text.count(patch.old) != 1:

@@ -25,7 +25,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Status:
+class ClusterStatus:
     name: str
     state: str
     kubeconfig: str
@@ -41,9 +41,9 @@ class Status:
         return self.node_ready and all(self.addons.values()) and all(each.pid for each in self.components)
 
 
-def snapshot(cluster: Cluster) -> Status:
+def snapshot(cluster: Cluster) -> ClusterStatus:
     """A snapshot; an apiserver that does not answer counts as a node that is not Ready."""
-    return Status(
+    return ClusterStatus(
         cluster.name,
         str(cluster.state),
         str(cluster.kubeconfig),
@@ -56,7 +56,7 @@ def snapshot(cluster: Cluster) -> Status:
     )
 
 
-def format_text(status: Status) -> str:
+def format_text(status: ClusterStatus) -> str:
     """The snapshot for people."""
     health = "healthy" if status.healthy else f"NOT healthy: run `{layout.make_command('cluster', status.name)}`"
     lines = [
@@ -81,7 +81,7 @@ def format_text(status: Status) -> str:
     )
 
 
-def format_json(status: Status) -> str:
+def format_json(status: ClusterStatus) -> str:
     return json.dumps({**asdict(status), "healthy": status.healthy}, indent=2)
 
 

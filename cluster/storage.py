@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.api import Api, Unreachable
-from cluster.watch import Changed, Json, Listed, Watch
+from cluster.api import ApiClient, Unreachable
+from cluster.watch import Changed, Json, Listed, ObjectWatch
 
 STORAGE_CLASS = "swerl"
 PROVISIONER = "swerl.dev/folder"
@@ -79,7 +79,7 @@ def volume_for(claim: Json, folder: Path) -> dict[str, Any]:
 class Provisioner:
     """Turns events into volumes, one at a time; what fails comes again with the next listing."""
 
-    def __init__(self, api: Api, folder: Path) -> None:
+    def __init__(self, api: ApiClient, folder: Path) -> None:
         self._api, self._folder = api, folder.resolve()
         self.events: queue.Queue[Listed | Changed] = queue.Queue()
 
@@ -121,10 +121,10 @@ def main() -> None:
     for flag in ("--server", "--pki", "--folder"):
         parser.add_argument(flag, required=True)
     options = parser.parse_args()
-    api = Api(options.server, Path(options.pki), "storage")
+    api = ApiClient(options.server, Path(options.pki), "storage")
     provisioner = Provisioner(api, Path(options.folder))
-    Watch(api, "claims", _CLAIMS, unbound, provisioner.events).start()
-    Watch(api, "volumes", _VOLUMES, released, provisioner.events).start()
+    ObjectWatch(api, "claims", _CLAIMS, unbound, provisioner.events).start()
+    ObjectWatch(api, "volumes", _VOLUMES, released, provisioner.events).start()
     provisioner.run()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.api import Api, Unreachable
+from cluster.api import ApiClient, Unreachable
 
 Json = Mapping[str, Any]
 Key = tuple[str, str]  # namespace, '' for what has none, and name
@@ -33,11 +33,11 @@ class Changed:
     value: Any
 
 
-class Watch(threading.Thread):
+class ObjectWatch(threading.Thread):
     """Puts Listed and Changed events on `events`; after any failure it lists again, so nothing is missed."""
 
     def __init__(
-        self, api: Api, kind: str, path: str, parse: Callable[[Json], Any], events: "queue.Queue[Any]"
+        self, api: ApiClient, kind: str, path: str, parse: Callable[[Json], Any], events: "queue.Queue[Any]"
     ) -> None:
         super().__init__(daemon=True, name=f"watch-{kind}")
         self._api, self._kind, self._path, self._parse, self._events = api, kind, path, parse, events

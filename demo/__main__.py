@@ -12,7 +12,7 @@ import sys
 from cluster import preflight
 from cluster.errors import ClusterError
 from cluster.layout import cluster_name, make_command, swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.environment import enter_environment
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     try:
         if arguments == ["down"]:
-            remove_job(Cluster.from_environment())
+            remove_job(DemoCluster.from_environment())
             return 0
         if arguments[:1] == ["console"]:
             return serve_console(arguments[1:])

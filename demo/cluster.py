@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class Cluster:
+class DemoCluster:
     kubeconfig: Path
     local: bool  # made by `make cluster` on this machine
 
     @classmethod
-    def from_environment(cls) -> Cluster:
+    def from_environment(cls) -> DemoCluster:
         """The user's cluster when SWERL_CLUSTER=existing, else the local one (whether it runs or not) of
         SWERL_CLUSTER_NAME."""
         if os.environ.get("SWERL_CLUSTER") == "existing":

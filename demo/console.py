@@ -10,7 +10,7 @@ from pathlib import Path
 from swerl_agent.cli import main as swerl
 
 from cluster.layout import cluster_name, make_command, swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import volume_folder
 
 POLL_SECONDS = 0.5
@@ -28,7 +28,7 @@ def console_command() -> str:
 
 def serve_console(options: Sequence[str] = ()) -> int:
     """Serve until a signal, with these options of `swerl view`; its exit code. Waits until the folder exists."""
-    local = Cluster.from_environment().local
+    local = DemoCluster.from_environment().local
     folder = volume_folder() if local else demo_folder() / "output"
     if not folder.is_dir():
         cause = "the job's volume" if local else "the copy of the job's output at the end of `make demo`"

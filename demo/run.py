@@ -13,7 +13,7 @@ from typing import Any
 from swerl_agent.jobs.view import JobView
 
 from cluster.layout import cluster_name, make_command, swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.console import console_command, demo_folder
 from demo.estimate import describe, estimate_minutes
 from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, job_size, volume_folder
@@ -28,7 +28,7 @@ READER_POD = "demo-reader"  # Pod that the output is copied from on another clus
 
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     """Set up, train, report; returns the summary. Raises StepFailed when a step cannot be done."""
-    cluster = Cluster.from_environment()
+    cluster = DemoCluster.from_environment()
     training_steps, samples = job_size()
     steps = Steps(estimate_minutes(swerl_home(), local=cluster.local, steps=training_steps, samples=samples))
     print(describe(steps.estimate), flush=True)
@@ -45,7 +45,7 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
 
 
 def train(
-    cluster: Cluster, job: dict[str, Any], *, response_timeout: float = RESPONSE_TIMEOUT
+    cluster: DemoCluster, job: dict[str, Any], *, response_timeout: float = RESPONSE_TIMEOUT
 ) -> tuple[dict[str, Any], JobView]:
     """Apply the job and follow it to its end; after a failure or Ctrl-C, delete it with its Pods."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
@@ -69,7 +69,7 @@ def train(
     return status, view
 
 
-def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
+def fetch_output(cluster: DemoCluster, images: Images, folder: Path) -> Path:
     """A copy of the job's folder below `folder`, without the checkpoints; on another cluster a Pod
     gives it.
 
@@ -106,7 +106,7 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     return target
 
 
-def _copy_from_pod(cluster: Cluster, target: Path) -> None:
+def _copy_from_pod(cluster: DemoCluster, target: Path) -> None:
     cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{READER_POD}", "--timeout=180s")
     exec_command = [
         "kubectl",
@@ -148,7 +148,7 @@ def print_result(summary: dict[str, Any], folder: Path, output: Path) -> None:
     print(f"episodes                  {output / 'artifacts'}  (traj.json, patch.diff, meta.json each)")
     print("── more ──")
     print(f"{console_command()}      # curves and episodes in the browser")
-    print(f"export KUBECONFIG={Cluster.from_environment().kubeconfig}")
+    print(f"export KUBECONFIG={DemoCluster.from_environment().kubeconfig}")
     print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
     print(f"kubectl get swesandboxes -n {NAMESPACE}")
     print(f"kubectl describe swerl {JOB} -n {NAMESPACE}")

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from cluster.errors import ClusterError
 from cluster.layout import image_listing, locked, swerl_home
 from cluster.lifecycle import install_packages
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, dependency_manifests, namespace_manifest
 from demo.steps import StepFailed, Steps, run
 
 RELEASE = "swe-rl"
 
 
-def prepare(cluster: Cluster, steps: Steps) -> Images:
+def prepare(cluster: DemoCluster, steps: Steps) -> Images:
     """Set up what is missing, step by step. Raises StepFailed."""
     if not cluster.local and not os.environ.get("SWERL_REGISTRY"):
         raise StepFailed(
@@ -33,7 +33,7 @@ def prepare(cluster: Cluster, steps: Steps) -> Images:
     return images
 
 
-def build_all(cluster: Cluster, steps: Steps) -> Images:
+def build_all(cluster: DemoCluster, steps: Steps) -> Images:
     """A running cluster, and all images in its registry. Raises StepFailed."""
     with (
         steps.step("cluster", "Kubernetes" if cluster.local else f"Kubernetes of {cluster.kubeconfig}"),
@@ -46,7 +46,7 @@ def build_all(cluster: Cluster, steps: Steps) -> Images:
 
 
 @contextmanager
-def _ahead(cluster: Cluster) -> Iterator[None]:
+def _ahead(cluster: DemoCluster) -> Iterator[None]:
     """On a bare machine, build the images while the block builds the cluster: downloads leave a core free."""
     if not cluster.local or image_listing(swerl_home()).is_file():
         yield
@@ -66,7 +66,7 @@ def _ahead(cluster: Cluster) -> Iterator[None]:
         building.wait()
 
 
-def install_operator(cluster: Cluster, images: Images) -> None:
+def install_operator(cluster: DemoCluster, images: Images) -> None:
     """Install or upgrade the chart and the CRDs, which helm itself never upgrades; wait until the operator is ready.
 
     Programs of this machine do so one after the other: helm refuses a release that another one is changing.
@@ -75,7 +75,7 @@ def install_operator(cluster: Cluster, images: Images) -> None:
         _install_operator(cluster, images)
 
 
-def _install_operator(cluster: Cluster, images: Images) -> None:
+def _install_operator(cluster: DemoCluster, images: Images) -> None:
     crds = str(ROOT / "charts" / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=swerl-demo", "-f", crds)
     repository, _, tag = images["operator"].rpartition(":")
@@ -90,14 +90,14 @@ def _install_operator(cluster: Cluster, images: Images) -> None:
 def main() -> int:
     """Exit status of `build_all`, for `make test`."""
     try:
-        build_all(Cluster.from_environment(), Steps())
+        build_all(DemoCluster.from_environment(), Steps())
     except StepFailed as error:
         print(f"set-up: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def remove_job(cluster: Cluster) -> None:
+def remove_job(cluster: DemoCluster) -> None:
     """Delete the demo's namespace of an earlier run, with everything in it."""
     cluster.kubectl("delete", "swerljobs.swerl.dev", "--all", "--namespace", NAMESPACE, "--ignore-not-found")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")

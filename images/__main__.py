@@ -22,7 +22,7 @@ from cluster import layout
 from cluster.errors import ClusterError
 from demo.environment import enter_environment
 from images.catalogue import BASES, ROOT, Image, content_key, project_images
-from images.engine import BuildError, Engine
+from images.engine import BuildError, ImageBuilder
 
 NEWEST_TAG = "latest"
 TASK_IMAGES = "tasks"
@@ -33,7 +33,7 @@ BASE_KEYS = BASES | {"debian": "debian"}  # every machine builds its own Debian 
 class Builder:
     """Builds parents before children; `references` holds the name of every image inside the cluster."""
 
-    engine: Engine
+    engine: ImageBuilder
     cluster_registry: str
     keys: dict[str, str] = field(default_factory=lambda: dict(BASE_KEYS))
     references: dict[str, str] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "one of buildah and docker (SWERL_IMAGE_ENGINE=docker)"
             )
         enter_environment("images", all_arguments)
-        builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
+        builder = Builder(ImageBuilder(options.engine, options.registry, options.home), options.cluster_registry)
         if command:
             return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)
         if options.store:

@@ -55,7 +55,7 @@ def write_context(image: Image, directory: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Engine:
+class ImageBuilder:
     """`tool` is buildah or docker; `registry` (host:port) is where this machine reaches the registry."""
 
     tool: str

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from tasks.catalogue import FOLDER, OWNER, SPLITS, Entry, load_catalogue
+from tasks.catalogue import FOLDER, OWNER, SPLITS, CatalogueEntry, load_catalogue
 from tasks.repository import git, write_repository
 
 MARKER = "EOF_114329324912"
@@ -49,7 +49,7 @@ git checkout {base} {tests}
 """
 
 
-def test_ids(entry: Entry) -> tuple[list[str], list[str]]:
+def test_ids(entry: CatalogueEntry) -> tuple[list[str], list[str]]:
     """(FAIL_TO_PASS, PASS_TO_PASS) of the task, in the order of the test module."""
     body = ast.parse(entry.read(entry.test_path)).body
     names = [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
@@ -66,7 +66,7 @@ def _diff(folder: Path, path: str, text: str) -> str:
     return patch
 
 
-def render(entry: Entry) -> dict[str, str]:
+def render(entry: CatalogueEntry) -> dict[str, str]:
     """The files of one task folder."""
     with tempfile.TemporaryDirectory() as temporary:
         repository = Path(temporary)

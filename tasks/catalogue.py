@@ -25,7 +25,7 @@ class CatalogueError(ValueError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One task: `bad` stands where `good` belongs in `function` of `module` (package/name without .py)."""
 
     instance_id: str
@@ -80,7 +80,7 @@ def function_source(source: str, name: str) -> str:
     return source[start:] if end < 0 else source[start : end + 1]
 
 
-def load_catalogue(path: Path = FOLDER / "catalogue.yaml") -> list[Entry]:
+def load_catalogue(path: Path = FOLDER / "catalogue.yaml") -> list[CatalogueEntry]:
     """Every bundled task in the order of the file."""
     documents: Iterable[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     numbers: Counter[str] = Counter()
@@ -89,11 +89,11 @@ def load_catalogue(path: Path = FOLDER / "catalogue.yaml") -> list[Entry]:
         package = str(document["module"]).partition("/")[0]
         numbers[package] += 1
         document["fails"] = tuple(document["fails"])
-        entries.append(Entry(instance_id=f"{OWNER}__{package}-{numbers[package]}", **document))
+        entries.append(CatalogueEntry(instance_id=f"{OWNER}__{package}-{numbers[package]}", **document))
     return entries
 
 
-def find(instance_id: str) -> Entry:
+def find(instance_id: str) -> CatalogueEntry:
     """The task of that id; raises CatalogueError with the known ids' pattern."""
     for entry in load_catalogue():
         if entry.instance_id == instance_id:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tasks.catalogue import PACKAGES, Entry, find
+from tasks.catalogue import PACKAGES, CatalogueEntry, find
 
 AUTHORS = (("Mara Lind", "mara@swe-rl.example"), ("Jon Abe", "jon@swe-rl.example"), ("Ines Roy", "ines@swe-rl.example"))
 FIRST_COMMIT = datetime(2024, 3, 4, 9, 30, tzinfo=UTC)
@@ -62,7 +62,7 @@ def without_tests(source: str, names: tuple[str, ...]) -> str:
     return "".join(lines)
 
 
-def history(entry: Entry) -> Iterator[Commit]:
+def history(entry: CatalogueEntry) -> Iterator[Commit]:
     """The commits up to the task's base commit: package, modules with tests, the defect, a last word."""
     package = entry.package
     readme = entry.read("README.md")
@@ -80,7 +80,7 @@ def history(entry: Entry) -> Iterator[Commit]:
     yield Commit("Describe the package", {"README.md": readme})
 
 
-def _module_commit(entry: Entry, module: str) -> Commit:
+def _module_commit(entry: CatalogueEntry, module: str) -> Commit:
     source, tests = f"{entry.package}/{module}.py", f"tests/test_{module}.py"
     known = entry.read(tests)
     if tests == entry.test_path:
@@ -105,7 +105,7 @@ def _data(text: str) -> str:
     return f"data {len(text.encode())}\n{text}"
 
 
-def write_repository(entry: Entry, folder: Path) -> str:
+def write_repository(entry: CatalogueEntry, folder: Path) -> str:
     """Write the repository into `folder` (made when missing, else empty) and return the base commit's hash."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

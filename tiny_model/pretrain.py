@@ -46,19 +46,19 @@ class PretrainSettings:
     seed: int = 1
 
 
-Row = tuple[list[int], list[bool]]
+TokenRow = tuple[list[int], list[bool]]
 
 
 def _encoder(tokenizer: Tokenizer) -> Encoder:
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def batches(settings: PretrainSettings, encoder: Encoder, progress: list[float]) -> Iterator[list[Row]]:
+def batches(settings: PretrainSettings, encoder: Encoder, progress: list[float]) -> Iterator[list[TokenRow]]:
     """Endless batches of similar length; `progress[0]` is the share of the tokens seen so far."""
     rng = random.Random(settings.seed)
     noise = Noise()
     while True:
-        pool: list[Row] = []
+        pool: list[TokenRow] = []
         for _ in range(settings.batch * 8):
             segments = demonstration(random_defect(rng), rng, noise)
             if progress[0] < settings.curriculum_share and rng.random() < settings.short_share:
@@ -70,7 +70,7 @@ def batches(settings: PretrainSettings, encoder: Encoder, progress: list[float])
         yield from ordered
 
 
-def batch_loss(model: TinyQwen3, batch: list[Row], context_weight: float) -> tuple[Tensor, float, int]:
+def batch_loss(model: TinyQwen3, batch: list[TokenRow], context_weight: float) -> tuple[Tensor, float, int]:
     """(weighted loss, mean loss on the agent's tokens, token count) of a batch."""
     length = max(len(ids) for ids, _ in batch)
     ids = torch.zeros(len(batch), length, dtype=torch.long)
@@ -118,7 +118,7 @@ class PretrainRun:
         self.progress, self.tokens_seen = [0.0], 0
         self.started = time.time()
 
-    def step(self, number: int, batch: list[Row]) -> float:
+    def step(self, number: int, batch: list[TokenRow]) -> float:
         """One update; returns the loss on the agent's tokens."""
         early = self.progress[0] < self.plan.curriculum_share
         loss, agent_loss, count = batch_loss(

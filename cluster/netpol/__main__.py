@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.api import Api
+from cluster.api import ApiClient
 from cluster.layout import NODE_NAME
 from cluster.netpol import objects
 from cluster.netpol.objects import ObservedObjects
-from cluster.netpol.rules import Rules, Scope, render
-from cluster.watch import Changed, Key, Listed, Watch
+from cluster.netpol.rules import PolicyScope, Rules, render
+from cluster.watch import Changed, Key, Listed, ObjectWatch
 
 _KINDS = {
     "pods": (f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE_NAME}", objects.pod),  # another node's are not ours
@@ -42,7 +42,7 @@ class Request:
 class Enforcer:
     """Turns events into rules; one thread owns the observed objects."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: PolicyScope) -> None:
         self._scope, self._observed = scope, ObservedObjects()
         self._applied: Rules | None = None  # None: unknown, so the next change replaces the whole table
         self._waiting: list[Request] = []
@@ -152,10 +152,12 @@ def main() -> None:
     for flag in ("--server", "--pki", "--socket", "--pod-cidr", "--host-ip", "--uplink"):
         parser.add_argument(flag, required=True)
     options = parser.parse_args()
-    enforcer = Enforcer(Scope(tuple(options.pod_cidr.split(",")), tuple(options.host_ip.split(",")), options.uplink))
-    api = Api(options.server, Path(options.pki), "netpol")
+    enforcer = Enforcer(
+        PolicyScope(tuple(options.pod_cidr.split(",")), tuple(options.host_ip.split(",")), options.uplink)
+    )
+    api = ApiClient(options.server, Path(options.pki), "netpol")
     for kind, (path, parse) in _KINDS.items():
-        Watch(api, kind, path, parse, enforcer.events).start()
+        ObjectWatch(api, kind, path, parse, enforcer.events).start()
     Gate(Path(options.socket), enforcer.events).start()
     enforcer.run()
 

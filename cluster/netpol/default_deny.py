@@ -5,11 +5,11 @@ import subprocess
 from cluster import network, process
 from cluster.errors import ClusterError
 from cluster.layout import Cluster
-from cluster.netpol.rules import EMPTY, TABLE, Scope
+from cluster.netpol.rules import EMPTY, TABLE, PolicyScope
 
 
-def scope(cluster: Cluster) -> Scope:
-    return Scope(cluster.pod_cidrs, cluster.host_ips, network.UPLINK)
+def scope(cluster: Cluster) -> PolicyScope:
+    return PolicyScope(cluster.pod_cidrs, cluster.host_ips, network.UPLINK)
 
 
 def install(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ TABLE = "swerl_netpol"
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _FamilyTerms:
     """nftables' names for one family."""
 
     match: str
@@ -26,12 +26,12 @@ class _Layer:
     suffix: str  # of its sets
 
 
-_LAYERS = {IPV4: _Layer("ip", "ipv4_addr", ""), IPV6: _Layer("ip6", "ipv6_addr", "6")}
+_LAYERS = {IPV4: _FamilyTerms("ip", "ipv4_addr", ""), IPV6: _FamilyTerms("ip6", "ipv6_addr", "6")}
 _NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"  # IPv6's ARP: it opens no connection
 
 
 @dataclass(frozen=True)
-class Scope:
+class PolicyScope:
     """Where the rules apply: one value of each family."""
 
     pod_cidrs: tuple[str, ...]
@@ -52,7 +52,7 @@ class Rules:
     egress: Mapping[str, str]  # address -> chain
     ingress: Mapping[str, str]
 
-    def table(self, scope: Scope) -> str:
+    def table(self, scope: PolicyScope) -> str:
         """Input of `nft -f` that replaces the whole table at once."""
         return (
             f"add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{self.chains}"
@@ -204,7 +204,7 @@ def _chain(name: str, lines: list[str]) -> str:
     return f"  chain {name} {{\n" + "".join(f"    {line}return\n" for line in lines) + "    counter drop\n  }\n"
 
 
-def _hooks(scope: Scope) -> str:
+def _hooks(scope: PolicyScope) -> str:
     places = list(zip(scope.families, scope.pod_cidrs, scope.host_ips, strict=True))
     spoofed = [*_spoofed_ipv4(scope), *_spoofed_ipv6(scope)]
     to_node = [_NEIGHBOURS] if IPV6 in scope.families else []
@@ -225,13 +225,13 @@ def _hook(name: str, place: str, lines: list[str]) -> str:
     return f"  chain {name} {{\n    type filter hook {place}; policy accept;\n{rules}  }}\n"
 
 
-def _spoofed_ipv4(scope: Scope) -> list[str]:
+def _spoofed_ipv4(scope: PolicyScope) -> list[str]:
     if IPV4 not in scope.families:
         return ['iifname "veth*" meta nfproto ipv4 counter drop']
     return ['iifname "veth*" meta nfproto ipv4 fib saddr . iif oif missing counter drop']
 
 
-def _spoofed_ipv6(scope: Scope) -> list[str]:
+def _spoofed_ipv6(scope: PolicyScope) -> list[str]:
     """A Pod's link-local address is dropped, too: it would reach every `[::]` listener of the node over its veth."""
     if IPV6 not in scope.families:
         return ['iifname "veth*" meta nfproto ipv6 counter drop']
@@ -243,15 +243,15 @@ def _spoofed_ipv6(scope: Scope) -> list[str]:
     ]
 
 
-def _unknown(layer: _Layer, cidr: str, side: str) -> str:
+def _unknown(layer: _FamilyTerms, cidr: str, side: str) -> str:
     return f"{layer.match} {side} {cidr} {layer.match} {side} != @known{layer.suffix} counter drop"
 
 
-def _to_node(layer: _Layer, cidr: str) -> list[str]:
+def _to_node(layer: _FamilyTerms, cidr: str) -> list[str]:
     return [_unknown(layer, cidr, "saddr"), f"{layer.match} saddr vmap @egress{layer.suffix}"]
 
 
-def _forwarded(layer: _Layer, cidr: str, host: str, uplink: str) -> list[str]:
+def _forwarded(layer: _FamilyTerms, cidr: str, host: str, uplink: str) -> list[str]:
     return [
         f'iifname "{uplink}" {layer.match} saddr {host} accept',
         _unknown(layer, cidr, "saddr"),

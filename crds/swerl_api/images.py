@@ -8,8 +8,8 @@ from .sandbox import RegistryRewrite
 
 DOCKER_HUB = "docker.io/"
 
-# Reasons of a waiting container. Its image cannot be had: a pull failed and a retry follows soon; retries failed and the
-# kubelet pauses between them; no retry can help.
+# Reasons of a waiting container. Its image cannot be had: a pull failed and a retry follows soon; retries failed and
+# the kubelet pauses between them; no retry can help.
 PULL_TRIED = frozenset({"ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed", "ImageInspectError"})
 PULL_PAUSES = frozenset({"ImagePullBackOff"})
 PERMANENT_PULL_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})

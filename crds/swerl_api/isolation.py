@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from .base import Egress
 
-Target = tuple[str, int]  # host, TCP port
+ProbeTarget = tuple[str, int]  # host, TCP port
 
 SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints each address that answers on a line
 CONNECT_SECONDS = 1  # at most, on a busy node; a reachable address answers in milliseconds
@@ -25,7 +25,7 @@ NO_TOOL = 3  # exit code of the script when the image has no tool to connect wit
 
 
 def probe_arguments(
-    targets: Iterable[Target],
+    targets: Iterable[ProbeTarget],
     name_servers: Iterable[str] = (),
     *,
     egress: Egress = "none",
@@ -60,12 +60,12 @@ def reachability_problem(answers: str, egress: Egress = "none") -> str:
     )
 
 
-def private_targets(targets: Iterable[Target]) -> list[Target]:
+def private_targets(targets: Iterable[ProbeTarget]) -> list[ProbeTarget]:
     """Those that are no public address: a Pod with egress internet may reach the others."""
     return [(host, port) for host, port in targets if _private(host)]
 
 
-def endpoint_addresses(slice: Mapping[str, Any]) -> list[Target]:
+def endpoint_addresses(slice: Mapping[str, Any]) -> list[ProbeTarget]:
     """The addresses in one EndpointSlice of a service."""
     ports = [port["port"] for port in slice.get("ports") or []]
     return [

@@ -16,18 +16,18 @@ from .status_builder import StatusBuilder
 from .times import age
 
 Action = TypeVar("Action", bound=Enum)
-Builder = TypeVar("Builder", bound=StatusBuilder[Any])
+BuilderT = TypeVar("BuilderT", bound=StatusBuilder[Any])
 
 
 @dataclass(frozen=True)
-class Decision(Generic[Action, Builder]):
+class Decision(Generic[Action, BuilderT]):
     """Actions, then the status to write, then seconds until the next step (None: only when the object changes)."""
 
     actions: tuple[Action, ...]
-    builder: Builder
+    builder: BuilderT
     requeue_after: float | None
 
-    def within(self, seconds: float | None) -> Decision[Action, Builder]:
+    def within(self, seconds: float | None) -> Decision[Action, BuilderT]:
         """The same, with the next step in at most `seconds`; None sets no limit."""
         if seconds is None or self.requeue_after is None:
             return self
@@ -39,7 +39,7 @@ def deadline_message(spec: SweRLJobSpec | SweEvalSpec, start_time: str | None) -
     return f"activeDeadlineSeconds ({spec.active_deadline_seconds} s) passed since {start_time}"
 
 
-def await_preflight(builder: Builder, preflight: Preflight, delete: Action) -> Decision[Action, Builder]:
+def await_preflight(builder: BuilderT, preflight: Preflight, delete: Action) -> Decision[Action, BuilderT]:
     """Report what a preflight that has not passed waits for; `delete` it when it is outdated, or failed a while ago.
 
     A failed Pod stays for BLOCKED_SECONDS, with its log, and its reason is the object's meanwhile.
@@ -54,14 +54,14 @@ def await_preflight(builder: Builder, preflight: Preflight, delete: Action) -> D
     return Decision((delete,), builder, STARTING_SECONDS)
 
 
-def refused(builder: Builder, error: Exception) -> Decision[Any, Builder]:
+def refused(builder: BuilderT, error: Exception) -> Decision[Any, BuilderT]:
     """Report why the actions of a decision could not be performed."""
     reason = JobReason.FOREIGN_OBJECT if isinstance(error, ForeignObject) else JobReason.REQUEST_REFUSED
     builder.block(JobCondition.VALIDATED, Problem(reason, str(error)))
     return Decision((), builder, BLOCKED_SECONDS)
 
 
-def stop(builder: Builder, leftovers: int, delete_everything: Action) -> Decision[Action, Builder]:
+def stop(builder: BuilderT, leftovers: int, delete_everything: Action) -> Decision[Action, BuilderT]:
     """Delete what is left, then wait for a change of the object."""
     if leftovers:
         return Decision((delete_everything,), builder, STARTING_SECONDS)
@@ -69,8 +69,12 @@ def stop(builder: Builder, leftovers: int, delete_everything: Action) -> Decisio
 
 
 def clean_up(
-    spec: SweRLJobSpec | SweEvalSpec, builder: Builder, leftovers: int, delete_everything: Action, delete_object: Action
-) -> Decision[Action, Builder]:
+    spec: SweRLJobSpec | SweEvalSpec,
+    builder: BuilderT,
+    leftovers: int,
+    delete_everything: Action,
+    delete_object: Action,
+) -> Decision[Action, BuilderT]:
     """A finished object: only its conditions stay, and those only for the time to live."""
     if leftovers or spec.ttl_seconds_after_finished is None:
         return stop(builder, leftovers, delete_everything)

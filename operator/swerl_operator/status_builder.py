@@ -26,17 +26,17 @@ from swerl_kube import Conflict, Json, KubeClient, NotFound
 
 from .problem import Problem
 
-Status = TypeVar("Status", SweRLJobStatus, SweEvalStatus)
+StatusT = TypeVar("StatusT", SweRLJobStatus, SweEvalStatus)
 
 
-class StatusBuilder(Generic[Status]):
+class StatusBuilder(Generic[StatusT]):
     """The status for generation `generation` at time `now`; `owned` names the fields to write, None means all."""
 
     owned: Collection[str] | None = None
 
-    def __init__(self, status: Status, generation: int, now: datetime) -> None:
-        self.previous: Status = status
-        self.status: Status = status.model_copy(deep=True)
+    def __init__(self, status: StatusT, generation: int, now: datetime) -> None:
+        self.previous: StatusT = status
+        self.status: StatusT = status.model_copy(deep=True)
         self.status.observed_generation = generation
         self._generation = generation
         self.now = now

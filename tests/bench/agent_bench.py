@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from swerl_kube import KubeClient
 
 from cluster.layout import swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import job_manifest
 from demo.report import read_metrics
 from demo.run import fetch_output, train
@@ -33,7 +33,7 @@ STEPS = 3 if QUICK else 8
 FOLDER = swerl_home() / "bench-agent"
 
 
-def steps_of_the_demo(cluster: Cluster) -> list[dict[str, float]]:
+def steps_of_the_demo(cluster: DemoCluster) -> list[dict[str, float]]:
     """Figures of each step of a short run of the demo's job."""
     images = prepare(cluster, Steps())
     job = job_manifest(images)
@@ -74,7 +74,7 @@ def gateway_logprob_difference() -> float:
 
 
 def main() -> int:
-    cluster = Cluster.from_environment()
+    cluster = DemoCluster.from_environment()
     kubeconfig = str(cluster.kubeconfig)
     waits = demo_figures(steps_of_the_demo(cluster))
     episodes = asyncio.run(concurrent_episodes(kubeconfig))

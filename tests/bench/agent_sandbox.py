@@ -20,7 +20,7 @@ from swerl_kube import KubeClient
 
 from cluster import build
 from cluster.layout import swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.ports import free_port
 
 SANDBOX_API, EXTENSIONS = "agents.x-k8s.io/v1beta1", "extensions.agents.x-k8s.io/v1beta1"
@@ -30,7 +30,7 @@ PATIENCE = 300.0  # seconds
 
 
 @contextmanager
-def controller(cluster: Cluster, folder: Path) -> Iterator[None]:
+def controller(cluster: DemoCluster, folder: Path) -> Iterator[None]:
     """The kinds and the controller; its log goes to `folder`."""
     programs = build.build(swerl_home(), "agent-sandbox")
     kinds = json.dumps({"apiVersion": "v1", "kind": "List", "items": _kinds(programs / "crds")})

@@ -29,7 +29,7 @@ from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from cluster.layout import swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.bench import api_writes
 from tests.bench.agent_sandbox import WarmPool, controller
 from tests.bench.exec_peers.clients import KubernetesPython, PodTargets
@@ -235,7 +235,7 @@ async def starts(client: KubeClient, namespace: str) -> tuple[list[float], list[
     return ours, theirs
 
 
-async def measure(cluster: Cluster, namespace: str, folder: Path) -> list[Figure]:
+async def measure(cluster: DemoCluster, namespace: str, folder: Path) -> list[Figure]:
     """All figures; an operator serves `namespace`."""
     async with KubeClient.from_environment(str(cluster.kubeconfig)) as client:
         groups, bare = await starts(client, namespace)
@@ -264,7 +264,7 @@ async def _while_operator_runs(operator: Operator, work: Coroutine[Any, Any, lis
 
 
 def main() -> int:
-    cluster, folder = Cluster.from_environment(), swerl_home() / "bench-claims"
+    cluster, folder = DemoCluster.from_environment(), swerl_home() / "bench-claims"
     with served_namespace(cluster, "bench-claims", folder) as (namespace, operator):
         found = asyncio.run(_while_operator_runs(operator, measure(cluster, namespace, folder)))
     return conclude(found, folder / "figures.json")

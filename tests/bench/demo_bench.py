@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from cluster.layout import swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import job_manifest
 from demo.report import read_metrics
 from demo.run import demo, train
@@ -33,7 +33,7 @@ GIB = 1 << 30
 
 def start_rate() -> float:
     """Resolved rate of the model as it is given, over all training tasks: an evaluation before the first step."""
-    cluster = Cluster.from_environment()
+    cluster = DemoCluster.from_environment()
     job = job_manifest(prepare(cluster, Steps()))
     spec = job["spec"]
     spec["algorithm"]["steps"] = 1
@@ -111,7 +111,7 @@ def main() -> int:
         summaries = [demo(seed, folder / str(seed)) for seed in seeds]
     found = figures(start, summaries, memory)
     found.append(share_of_a_turn([row for seed in seeds for row in read_metrics(folder / str(seed) / "output")]))
-    kubeconfig = str(Cluster.from_environment().kubeconfig)
+    kubeconfig = str(DemoCluster.from_environment().kubeconfig)
     found += grading_bench.figures(kubeconfig)
     found += asyncio.run(exec_bench.figures(kubeconfig))
     print(f"\n{len(summaries)} seeds")

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_kube import KubeClient
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.bench.exec_peers.clients import (
     Client,
     KubernetesPython,
@@ -76,4 +76,4 @@ async def _medians(*calls: Call) -> list[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(asyncio.run(figures(str(Cluster.from_environment().kubeconfig)))))
+    sys.exit(conclude(asyncio.run(figures(str(DemoCluster.from_environment().kubeconfig)))))

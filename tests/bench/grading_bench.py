@@ -23,7 +23,7 @@ from swerl_agent.tasks import Task, load_tasks
 from swerl_api import GradingSpec, Resources
 from swerl_kube import KubeClient
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import Images
 from images.bundled import demo_data
 from tests.bench.figures import QUICK, Figure, conclude
@@ -141,4 +141,4 @@ def _settings(at_once: int, amounts: dict[str, str | int]) -> GradingSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(timed_figures(str(Cluster.from_environment().kubeconfig))))
+    sys.exit(conclude(timed_figures(str(DemoCluster.from_environment().kubeconfig))))

@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster import build
 from cluster.layout import swerl_home
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 
 LABEL = "swerl.dev/kwok"
 POD_CIDR = "10.64.0.0/16"  # of no cluster of this machine
@@ -26,7 +26,7 @@ PLACEMENT: dict[str, Any] = {
 
 
 @contextmanager
-def fake_nodes(cluster: Cluster, count: int, pods_each: int, folder: Path) -> Iterator[None]:
+def fake_nodes(cluster: DemoCluster, count: int, pods_each: int, folder: Path) -> Iterator[None]:
     """`count` Ready nodes with room for `pods_each` Pods each; log and settings of the controller go to `folder`."""
     command = _command(cluster, folder)
     with (folder / "kwok.log").open("wb") as log:
@@ -42,7 +42,7 @@ def fake_nodes(cluster: Cluster, count: int, pods_each: int, folder: Path) -> It
         controller.wait(timeout=30)
 
 
-def _command(cluster: Cluster, folder: Path) -> list[str]:
+def _command(cluster: DemoCluster, folder: Path) -> list[str]:
     programs = build.build(swerl_home(), "kwok")
     stages = folder / "kwok-stages.yaml"
     wanted = [programs / "node-stages" / "node-initialize.yaml", *sorted((programs / "pod-stages").glob("*.yaml"))]

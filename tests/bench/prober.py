@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from swerl_kube import KubeClient
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 
 NAME = "neighbour"
 PAUSE = 0.05  # seconds between two requests
@@ -45,7 +45,7 @@ class Prober:
 
 
 @contextmanager
-def probed_pod(cluster: Cluster, namespace: str) -> Iterator[Prober]:
+def probed_pod(cluster: DemoCluster, namespace: str) -> Iterator[Prober]:
     """A prober with rights on ConfigMaps of `namespace` only; it must be stopped within the context."""
     account, role = f"system:serviceaccount:{namespace}:{NAME}", f"{namespace}-{NAME}"
     cluster.kubectl("create", "namespace", namespace)
@@ -62,7 +62,7 @@ def probed_pod(cluster: Cluster, namespace: str) -> Iterator[Prober]:
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def _authority(cluster: Cluster) -> str:
+def _authority(cluster: DemoCluster) -> str:
     """The certificate that signs the API server's, as PEM."""
     view = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
     return base64.b64decode(view["clusters"][0]["cluster"]["certificate-authority-data"]).decode()

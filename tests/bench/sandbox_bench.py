@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from swerl_kube import KubeClient
 
 from cluster import layout
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, PodTargets
 from tests.bench.exec_peers.correctness import CHECKS, KILLED
 from tests.bench.exec_peers.open_sessions import OpenSessions, measure_open_sessions
@@ -148,4 +148,4 @@ if __name__ == "__main__":
     chosen = layout.find(layout.cluster_name(), layout.swerl_home())
     if chosen is None:
         sys.exit("bench-sandbox measures the daemons of the local cluster: start it with `make cluster`")
-    sys.exit(asyncio.run(run(str(Cluster.from_environment().kubeconfig), chosen)))
+    sys.exit(asyncio.run(run(str(DemoCluster.from_environment().kubeconfig), chosen)))

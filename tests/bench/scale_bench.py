@@ -23,7 +23,7 @@ from swerl_kube import KubeClient
 from swerl_operator.workqueue import gather_bounded
 
 from cluster.layout import swerl_home
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from tests.bench import api_writes
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.bench.kwok import PLACEMENT, fake_nodes
@@ -221,7 +221,7 @@ def figures(rounds: list[Round], peak_mb: float, others: list[float], handed: Ha
     ]
 
 
-async def measure(cluster: Cluster, folder: Path) -> list[Figure]:
+async def measure(cluster: DemoCluster, folder: Path) -> list[Figure]:
     """All figures; nodes, namespaces and operators are gone afterwards."""
     namespace, small = f"bench-scale-{os.urandom(3).hex()}", max(10, SANDBOXES // REPLICAS // 10)
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
@@ -244,7 +244,7 @@ async def measure(cluster: Cluster, folder: Path) -> list[Figure]:
 
 
 async def _measure(
-    cluster: Cluster,
+    cluster: DemoCluster,
     namespace: str,
     operators: tuple[Operator, Operator],
     stop: Callable[[], list[float]],
@@ -269,7 +269,7 @@ async def _measure(
 def main() -> int:
     folder = swerl_home() / "bench-scale"
     folder.mkdir(parents=True, exist_ok=True)
-    return conclude(asyncio.run(measure(Cluster.from_environment(), folder)), folder / "figures.json")
+    return conclude(asyncio.run(measure(DemoCluster.from_environment(), folder)), folder / "figures.json")
 
 
 if __name__ == "__main__":

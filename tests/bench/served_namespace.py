@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from tests.control_plane.operator_process import Operator
 
 
 @contextmanager
-def served_namespace(cluster: Cluster, prefix: str, folder: Path) -> Iterator[tuple[str, Operator]]:
+def served_namespace(cluster: DemoCluster, prefix: str, folder: Path) -> Iterator[tuple[str, Operator]]:
     """A new namespace and its operator, which leads and logs into `folder`; an installed release is removed first."""
     folder.mkdir(parents=True, exist_ok=True)
     namespace = f"{prefix}-{os.urandom(3).hex()}"

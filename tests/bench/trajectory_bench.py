@@ -18,7 +18,7 @@ from swerl_agent.event_loop import run as run_loop
 from swerl_kube import KubeClient
 
 from cluster import layout
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.bench.agent_sandbox import WarmPool, controller
 from tests.bench.exec_peers.rex import packages
 from tests.bench.figures import QUICK, Figure, conclude
@@ -43,7 +43,7 @@ Found = Mapping[tuple[Load, str], Trajectories]
 
 
 @asynccontextmanager
-async def ways(place: Place, cluster: Cluster) -> AsyncIterator[dict[str, Way]]:
+async def ways(place: Place, cluster: DemoCluster) -> AsyncIterator[dict[str, Way]]:
     """All ways, ready to take trajectories."""
     async with AsyncExitStack() as stack:
         files = await export_archive(place)
@@ -95,7 +95,7 @@ def _against_peers(found: Found, load: Load) -> Iterable[Figure]:
     yield Figure(f"trajectory_50{many}_against_ray_s", ours.median, RAY_RATIO, peer=ray.median)
 
 
-async def run(cluster: Cluster, local: layout.Cluster, namespace: str, folder: Path) -> list[Figure]:
+async def run(cluster: DemoCluster, local: layout.Cluster, namespace: str, folder: Path) -> list[Figure]:
     """All figures; an operator serves `namespace`."""
     kubeconfig = str(cluster.kubeconfig)
     async with (
@@ -113,7 +113,7 @@ def main() -> int:
     local = layout.find(layout.cluster_name(), layout.swerl_home())
     if local is None:
         sys.exit("bench-trajectory measures the daemons of the local cluster: start it with `make cluster`")
-    cluster, folder = Cluster.from_environment(), layout.swerl_home() / "bench-trajectory"
+    cluster, folder = DemoCluster.from_environment(), layout.swerl_home() / "bench-trajectory"
     with served_namespace(cluster, "bench-trajectory", folder) as (namespace, _):
         found = run_loop(run(cluster, local, namespace, folder))
     return conclude(found, folder / "figures.json")

@@ -19,7 +19,7 @@ from cluster import build
 from cluster.layout import swerl_home
 from cluster.preflight import install, missing_packages
 from images.catalogue import DEBIAN
-from images.engine import CA_BUNDLE, Engine
+from images.engine import CA_BUNDLE, ImageBuilder
 from tests.docker.daemon import BASE, end_namespaces, registry_settings, remove_cgroups
 from tests.ports import free_port
 
@@ -133,7 +133,7 @@ def _await_buildkit(folder: Path, buildkit: subprocess.Popen[bytes]) -> None:
 
 def _fill(kit: BuildKit) -> None:
     """Debian, made from its packages, with this machine's certificates, and the scanner."""
-    buildah = Engine("buildah", kit.registry, swerl_home() / "images")
+    buildah = ImageBuilder("buildah", kit.registry, swerl_home() / "images")
     debian = DEBIAN.removeprefix("docker.io/")
     push = ["buildah", "push", "--quiet", "--tls-verify=false", buildah.base("debian")]
     kit.run(*push, f"docker://{kit.registry}/{debian}", environment=buildah.environment)

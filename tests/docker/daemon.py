@@ -22,7 +22,7 @@ from pathlib import Path
 from cluster.layout import swerl_home
 from cluster.preflight import install, missing_packages
 from images.catalogue import DEBIAN
-from images.engine import CA_BUNDLE, Engine
+from images.engine import CA_BUNDLE, ImageBuilder
 from tests.ports import free_port
 
 STARTS_WITHIN_S = 60
@@ -168,7 +168,7 @@ def _connected(process: int, folder: Path) -> Iterator[None]:
 def _load_debian(daemon: DockerDaemon) -> None:
     """The image that docker would download, made from Debian's packages; with this machine's certificates."""
     archive, context = daemon.folder / "debian.tar", daemon.folder / "base"
-    buildah = Engine("buildah", daemon.registry, swerl_home() / "images")
+    buildah = ImageBuilder("buildah", daemon.registry, swerl_home() / "images")
     image = buildah.base("debian")
     push = ["buildah", "push", "--quiet", image, f"docker-archive:{archive}:{DEBIAN}"]
     subprocess.run(push, env=buildah.environment, check=True, capture_output=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import Images, dependency_manifests
 from demo.setup import install_operator
 from tests.conftest import one_at_a_time
@@ -15,9 +15,9 @@ from tests.e2e.product_namespace import ProductNamespace
 
 
 @pytest.fixture(scope="session")
-def product(kubeconfig: str) -> tuple[Cluster, Images]:
+def product(kubeconfig: str) -> tuple[DemoCluster, Images]:
     """The chart of this checkout, installed or upgraded."""
-    cluster = Cluster(Path(kubeconfig), local=True)
+    cluster = DemoCluster(Path(kubeconfig), local=True)
     images = Images.load()
     with one_at_a_time():
         install_operator(cluster, images)
@@ -25,7 +25,7 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
 
 
 @pytest.fixture(scope="module")
-def product_namespace(product: tuple[Cluster, Images], namespace: str) -> Iterator[ProductNamespace]:
+def product_namespace(product: tuple[DemoCluster, Images], namespace: str) -> Iterator[ProductNamespace]:
     cluster, images = product
     product_namespace = ProductNamespace(cluster, images, namespace)
     cluster.apply(*dependency_manifests(namespace))

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from tests.ports import free_port
 
 
 @contextmanager
-def forwarded(cluster: Cluster, namespace: str, target: str, port: int) -> Iterator[int]:
+def forwarded(cluster: DemoCluster, namespace: str, target: str, port: int) -> Iterator[int]:
     """The local port that leads to `port` of `target`, also after its Pod was replaced or did not listen yet."""
     local, over, running = free_port(), threading.Event(), list[subprocess.Popen[bytes]]()
     place = ["port-forward", "-n", namespace, target, f"{local}:{port}"]

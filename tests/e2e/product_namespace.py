@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import Images, job_manifest, volume_folder
 from demo.report import read_metrics
 
@@ -23,7 +23,7 @@ ALL_KINDS = (
 class ProductNamespace:
     """One namespace of the cluster, ready for a SweRLJob."""
 
-    cluster: Cluster
+    cluster: DemoCluster
     images: Images
     namespace: str
     jobs: list[str] = field(default_factory=list)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cluster.layout import REGISTRY_NAME
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from demo.job import Images
 from images.bundled import SPLITS
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_gold_passes_and_empty_patch_fails(
-    product: tuple[Cluster, Images], namespace: str, tmp_path: Path, split: str
+    product: tuple[DemoCluster, Images], namespace: str, tmp_path: Path, split: str
 ) -> None:
     cluster, _ = product
     command = [sys.executable, "-m", "swerl_agent.cli", "tasks", "check", f"tasks/{split}"]

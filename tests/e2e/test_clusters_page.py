@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from cluster.layout import swerl_home
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from demo.job import Images, documents
 from demo.setup import RELEASE, install_operator
 from tests.e2e.test_readme import remove_product
@@ -98,7 +98,7 @@ def made_local(folder: Path, images: Images) -> None:
 
 
 @pytest.fixture
-def reader(product: tuple[Cluster, Images], tmp_path: Path) -> Iterator[Callable[[str], str]]:
+def reader(product: tuple[DemoCluster, Images], tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """A reader's terminal in a copy of the checkout, on a cluster where nothing of the product is installed."""
     cluster, images = product
     shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)

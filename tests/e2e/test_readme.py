@@ -17,7 +17,7 @@ import yaml
 from swerl_api.crd import KINDS
 
 from cluster.layout import cluster_name, registry, state_folder, swerl_home
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from demo.job import SYSTEM_NAMESPACE, Images, documents
 from demo.run import fetch_output
 from demo.setup import RELEASE, install_operator
@@ -50,7 +50,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(product: tuple[Cluster, Images], namespace: str, tmp_path: Path) -> Iterator[Shell]:
+def shell(product: tuple[DemoCluster, Images], namespace: str, tmp_path: Path) -> Iterator[Shell]:
     """A terminal on a cluster where nothing of the product is installed."""
     cluster, images = product
     config = yaml.safe_load(cluster.kubeconfig.read_text())
@@ -64,13 +64,13 @@ def shell(product: tuple[Cluster, Images], namespace: str, tmp_path: Path) -> It
     install_operator(cluster, images)
 
 
-def remove_product(cluster: Cluster) -> None:
+def remove_product(cluster: DemoCluster) -> None:
     cluster.helm("uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--ignore-not-found", "--wait")
     cluster.kubectl("delete", "crds", *CRDS, "--ignore-not-found")
 
 
 @pytest.mark.alone
-def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
+def test_three_commands(product: tuple[DemoCluster, Images], shell: Shell, namespace: str) -> None:
     before = product_objects(shell)
     shell.run("helm install swe-rl charts/")
     installed = owned(shell, namespace)
@@ -112,12 +112,12 @@ def product_objects(shell: Shell) -> set[str]:
 
 
 @pytest.fixture
-def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
+def demo_shell(product: tuple[DemoCluster, Images], tmp_path: Path) -> Shell:
     """A terminal whose `make demo` takes as little as there is, and leaves what an earlier one wrote."""
     return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), STEPS="1", SAMPLES="1")
 
 
-def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path: Path) -> None:
+def test_make_demo(demo_shell: Shell, product: tuple[DemoCluster, Images], tmp_path: Path) -> None:
     output = demo_shell.run("make demo", 900)
     for text in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
         assert text in output, output[-3000:]

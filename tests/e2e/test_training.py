@@ -15,7 +15,7 @@ from swerl_trainer.metrics.catalogue import NAMES, families, gauge_of
 from swerl_trainer.rollout.cursor import TaskOrder
 
 from cluster.layout import locked, swerl_home
-from demo.cluster import ROOT, Cluster
+from demo.cluster import ROOT, DemoCluster
 from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
 from tests.e2e.absent_metrics import OPTIONAL_METRICS
@@ -107,7 +107,7 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
-def upgrade_and_roll_back(cluster: Cluster) -> None:
+def upgrade_and_roll_back(cluster: DemoCluster) -> None:
     """Another Pod of the operator, and then one of the release before."""
     scope = ("--namespace", SYSTEM_NAMESPACE, "--wait", "--timeout", "3m")
     with locked(swerl_home() / "helm.lock"):

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.families import IPV6_ONLY
 from cluster.layout import Cluster
-from demo.cluster import Cluster as DemoCluster
+from demo.cluster import DemoCluster
 from demo.job import SYSTEM_NAMESPACE, Images
 from demo.setup import RELEASE, install_operator
 from tests.e2e.conftest import product_namespace

@@ -25,7 +25,7 @@ class ProcessLog:
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._handler = _Handler(self._lines)
+        self._handler = _RecordHandler(self._lines)
         self._handler.addFilter(add_ids)
         logging.getLogger().addHandler(self._handler)
 
@@ -44,7 +44,7 @@ class ProcessLog:
         atexit.register(listener.stop)
 
 
-class _Handler(QueueHandler):
+class _RecordHandler(QueueHandler):
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         """The record with its message rendered and its error kept, which the formatter of the file needs."""
         prepared = copy.copy(record)

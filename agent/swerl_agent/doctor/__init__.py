@@ -5,6 +5,6 @@ account may not read is a finding `unknown`, never an error.
 """
 
 from .examination import DoctorOptions, examine
-from .finding import Finding, Status
+from .finding import Finding, FindingStatus
 
-__all__ = ["DoctorOptions", "Finding", "Status", "examine"]
+__all__ = ["DoctorOptions", "Finding", "FindingStatus", "examine"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Status = Literal["ok", "warning", "failed", "unknown"]
+FindingStatus = Literal["ok", "warning", "failed", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Finding:
     """What a check found. `warning`: some jobs fail or are slow; `unknown`: the check could not run."""
 
     check: str
-    status: Status
+    status: FindingStatus
     message: str
     remedy: str = ""  # what to do; empty where nothing is to be done
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from swerl_api.quantity import parse_amounts
 
-from .finding import Finding, Status
+from .finding import Finding, FindingStatus
 
 Json = Mapping[str, Any]
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -87,7 +87,7 @@ def quotas(found: Iterable[Json]) -> Iterator[Finding]:
             yield _quota(quota, "warning", "is nearly used:", near)
 
 
-def _quota(quota: Json, status: Status, description: str, resources: Sequence[str]) -> Finding:
+def _quota(quota: Json, status: FindingStatus, description: str, resources: Sequence[str]) -> Finding:
     name, amounts = quota["metadata"]["name"], quota["status"]
     shown = ", ".join(f"{one} {(amounts.get('used') or {}).get(one, 0)} of {amounts['hard'][one]}" for one in resources)
     remedy = f"raise it (kubectl describe quota {name}), or lower sandbox.maxConcurrent and resources"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swerl_api.images import PULL_PAUSES, PULL_REASONS, START_REASONS
-from swerl_api.isolation import Target
+from swerl_api.isolation import ProbeTarget
 from swerl_api.names import EGRESS_LABEL, SANDBOX_CONTAINER
 from swerl_api.pod_metadata import without_mesh
 from swerl_api.swesandbox import CAPABILITIES
@@ -173,7 +173,7 @@ def dns(answers: Sequence[str], policies: Sequence[Json], labels: Json) -> Findi
 
 
 async def _enforcement(
-    session: Session, targets: Sequence[Target], answers: Sequence[str], policies: Sequence[Json], labels: Json
+    session: Session, targets: Sequence[ProbeTarget], answers: Sequence[str], policies: Sequence[Json], labels: Json
 ) -> Finding:
     try:
         await check_isolation(session, targets)

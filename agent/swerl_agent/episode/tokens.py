@@ -55,7 +55,7 @@ _MARKED = re.compile("\ue000(\\d+)\ue001")
 
 
 @dataclass(frozen=True)
-class _Text:
+class _TemplateText:
     text: str
     trusted: bool  # from the chat template, where control tokens count
 
@@ -106,7 +106,7 @@ class HFTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of plain text; control tokens in it stay text."""
-        return self._encode([_Text(text, trusted=False)])
+        return self._encode([_TemplateText(text, trusted=False)])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, control tokens included."""
@@ -149,9 +149,9 @@ class HFTokenizer:
         """
         appended = self._appended(*(message["role"] for message in messages))
         first, *others = appended.around
-        parts = [_Text(first, True)]
+        parts = [_TemplateText(first, True)]
         for message, after in zip(messages, others, strict=True):
-            parts += [_Text(message["content"], False), _Text(after, True)]
+            parts += [_TemplateText(message["content"], False), _TemplateText(after, True)]
         return appended.end, self._encode(parts)
 
     def _show(self, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -190,7 +190,10 @@ class HFTokenizer:
         """Ids of text with marks."""
         pieces = _MARKED.split(text)
         return self._encode(
-            [_Text(replaced[int(piece)], False) if i % 2 else _Text(piece, True) for i, piece in enumerate(pieces)]
+            [
+                _TemplateText(replaced[int(piece)], False) if i % 2 else _TemplateText(piece, True)
+                for i, piece in enumerate(pieces)
+            ]
         )
 
     def _render(self, messages: Messages) -> str:
@@ -208,18 +211,18 @@ class HFTokenizer:
             template = str(self._inner.chat_template)
             raise TokenizerError(f"the chat template does not render: {failure(error, template)}") from error
 
-    def _fill(self, messages: Messages) -> list[_Text]:
+    def _fill(self, messages: Messages) -> list[_TemplateText]:
         """The rendered conversation, split into the template's text and the messages' content."""
         marked = [{**message, "content": _MARK.format(index)} for index, message in enumerate(messages)]
         pieces = _MARKED.split(self._render(marked))
         if [int(index) for index in pieces[1::2]] != list(range(len(messages))):
             raise TokenizerError("the chat template does not show every message exactly once and in order")
         return [
-            _Text(messages[int(piece)]["content"], False) if position % 2 else _Text(piece, True)
+            _TemplateText(messages[int(piece)]["content"], False) if position % 2 else _TemplateText(piece, True)
             for position, piece in enumerate(pieces)
         ]
 
-    def _encode(self, parts: Sequence[_Text]) -> list[int]:
+    def _encode(self, parts: Sequence[_TemplateText]) -> list[int]:
         ids: list[int] = []
         plain = ""
         for part in parts:

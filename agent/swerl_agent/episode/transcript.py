@@ -19,7 +19,7 @@ from .tokens import Messages, Tokenizer
 
 
 @dataclass(frozen=True)
-class _Turn:
+class _TokenTurn:
     """An answer with the token that closes it, and the observation after it."""
 
     answer: list[int]
@@ -36,7 +36,7 @@ class Transcript:
         self._messages = messages
         self._spec = spec
         self._prompt = tokenizer.prompt(messages)
-        self._turns: list[_Turn] = []
+        self._turns: list[_TokenTurn] = []
         self._sampled: list[int] = []  # the last answer
         self._next = self._prompt  # the next input ids
         self._continues = False  # whether they extend the newest segment
@@ -68,7 +68,7 @@ class Transcript:
     def observe(self, *contents: str, role: str = "user") -> None:
         """Append messages of `role`; they are recorded once a generation has read them."""
         answer = self._closed(role)
-        turn = _Turn(answer, contents, role, answer + self._tokenizer.delta(*contents, role=role))
+        turn = _TokenTurn(answer, contents, role, answer + self._tokenizer.delta(*contents, role=role))
         self._turns.append(turn)
         whole = self.segments[-1].tokens + turn.ids[len(self._sampled) :]
         if len(whole) <= max_input_tokens(self._spec) or len(self._turns) == 1 or not omits_turns(self._spec):

@@ -13,7 +13,7 @@ from swerl_agent.episode import Generation, Tokenizer
 from swerl_agent.episode.parsing import Call, after_reasoning, find_calls, without_calls
 from swerl_agent.episode.transcript import answer_text
 
-from .request import ChatRequest, Message
+from .request import ChatMessage, ChatRequest
 from .responses_input import call_id
 
 
@@ -22,7 +22,7 @@ class Answer:
     """One answer."""
 
     text: str  # all that was sampled
-    message: Message  # what the client gets
+    message: ChatMessage  # what the client gets
     call_ids: list[str]  # of its calls
     finish_reason: str  # stop | length | tool_calls
     matched_stop: str | None  # the stop string that ended it
@@ -41,7 +41,7 @@ def answer(tokenizer: Tokenizer, generation: Generation, request: ChatRequest, *
         message["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
     return Answer(
         text,
-        Message.model_validate(message),
+        ChatMessage.model_validate(message),
         [call_id(identifier, number) for number, _ in enumerate(calls)],
         "length" if generation.finish_reason == "length" else "tool_calls" if calls else "stop",
         matched,

@@ -56,16 +56,16 @@ def _list(stop: Any) -> Any:
     return [stop] if isinstance(stop, str) else stop
 
 
-class _Function(BaseModel):
+class _CalledFunction(BaseModel):
     name: str
     arguments: Annotated[dict[str, Any] | str, BeforeValidator(_arguments)]
 
 
-class _Call(BaseModel):
-    function: _Function
+class _ToolCall(BaseModel):
+    function: _CalledFunction
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """One message; unknown keys are dropped."""
 
     role: Annotated[
@@ -74,7 +74,7 @@ class Message(BaseModel):
     ]
     content: Annotated[str, BeforeValidator(_text)] = ""
     reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_ToolCall] | None = None
     function_call: None = None
 
     @property
@@ -128,7 +128,7 @@ class ChatRequest(SamplingFields):
     """Body of a request. Fields that accept only their neutral value are unsupported; those of type Any are ignored."""
 
     model: str = ""
-    messages: list[Message] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1)
     tools: list[Annotated[dict[str, Any], AfterValidator(_tool)]] | None = None
     tool_choice: Literal["auto", "none"] | None = None
     stream: bool | None = None

@@ -22,7 +22,7 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
     """Messages that items, or one text, stand for; raises Refusal."""
     if isinstance(items, str):
         return [{"role": "user", "content": items}]
-    reader = _Reader()
+    reader = _InputReader()
     for number, item in enumerate(blocks(items, "input")):
         reader.read(item, f"input[{number}]")
     return reader.messages
@@ -38,7 +38,7 @@ def encoded_reasoning(thought: str) -> str:
     return base64.b64encode(thought.encode("utf-8", "replace")).decode()
 
 
-class _Reader:
+class _InputReader:
     """Reads items one by one."""
 
     def __init__(self) -> None:

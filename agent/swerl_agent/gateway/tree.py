@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from swerl_agent.episode import Generation, HFTokenizer, TokenizerError, TokenSegment
 
-from .request import ChatRequest, Message
+from .request import ChatMessage, ChatRequest
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Tree:
         ids = tokenizer.rendered([message.template() for message in request.messages])
         return Context(ids, place, tuple(map(_as_text, request.messages)))
 
-    def record(self, context: Context, generation: Generation, answer: Message, text: str) -> None:
+    def record(self, context: Context, generation: Generation, answer: ChatMessage, text: str) -> None:
         """Record an answer: its tokens, the client's message and its full text."""
         segment = self._longest_prefix(context.ids)
         if segment is None:
@@ -95,7 +95,7 @@ class Tree:
         for thought in (True, False):  # clients may drop the thought
             self._answers[context.place, answer.identity(thought=thought)] = snapshot
 
-    def _find(self, key: str, messages: Sequence[Message]) -> tuple[str, _Snapshot | None, Sequence[Message]]:
+    def _find(self, key: str, messages: Sequence[ChatMessage]) -> tuple[str, _Snapshot | None, Sequence[ChatMessage]]:
         """Place of a conversation; its last answer, if it came from this gateway, and the messages after it."""
         place, known, after = _below("", key), None, messages
         for number, message in enumerate(messages):
@@ -121,7 +121,7 @@ def _below(place: str, message: str) -> str:
     return hashlib.sha256(f"{place}\n{message}".encode()).hexdigest()
 
 
-def _as_text(message: Message) -> dict[str, str]:
+def _as_text(message: ChatMessage) -> dict[str, str]:
     calls = [{"name": call.name, "arguments": call.arguments} for call in message.calls]
     blocks = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
     return {"role": message.role, "content": message.text + blocks}

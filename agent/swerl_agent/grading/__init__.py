@@ -7,15 +7,15 @@ Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the
 from .cache import VERDICTS
 from .grader import Grader, GradingError
 from .record import record_content, record_path
-from .verdict import NO_PATCH, Status, Verdict
+from .verdict import NO_PATCH, Verdict, VerdictStatus
 
 __all__ = [
     "NO_PATCH",
     "VERDICTS",
     "Grader",
     "GradingError",
-    "Status",
     "Verdict",
+    "VerdictStatus",
     "record_content",
     "record_path",
 ]

@@ -116,7 +116,7 @@ async def _outcome(
     client: KubeClient, namespace: str, name: str, states: asyncio.Queue[PodState | KubeError]
 ) -> JobRun:
     """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
-    reader = _LogReader(client, namespace)
+    reader = _ReportReader(client, namespace)
     image, seen = "", None
     start = AsyncExitStack()
     try:
@@ -162,7 +162,7 @@ async def _first_state(
                 raise Infrastructure(f"Job {namespace}/{job}: its Pod is refused: {message}") from None
 
 
-class _LogReader:
+class _ReportReader:
     """Reads one Pod's log in the background until the report is there."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
@@ -212,7 +212,7 @@ class _LogReader:
             await asyncio.sleep(pause)
 
 
-async def _final_outcome(reader: _LogReader, state: PodState) -> Outcome:
+async def _final_outcome(reader: _ReportReader, state: PodState) -> Outcome:
     """The rest of the log of a Pod that has ended, or what its end means."""
     report = await reader.rest() if state.reason in ("Completed", "Error", "OOMKilled") else None
     if report:

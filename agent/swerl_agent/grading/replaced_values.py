@@ -22,8 +22,8 @@ from .checked_values import OPPOSITES, CheckedValue, checked_values
 from .loop_rounds import in_one_round
 from .plausible_values import PlausibleValues, plausible_values
 
-Kind = Literal["far", "near", "plausible"]
-KINDS: tuple[Kind, ...] = ("far", "near", "plausible")
+ReplacementKind = Literal["far", "near", "plausible"]
+KINDS: tuple[ReplacementKind, ...] = ("far", "near", "plausible")
 MAX_VALUES = 8  # of one test that are tried
 MORE_PLAUSIBLE = 2  # values, beside one of each kind, where a test has few values
 TURNS = len(KINDS) + MORE_PLAUSIBLE  # changes of one value
@@ -50,7 +50,12 @@ _NEAR = (
 
 
 def replaced(
-    source: TestSource, test: Function, value: CheckedValue, rng: random.Random, kind: Kind = "far", turn: int = 0
+    source: TestSource,
+    test: Function,
+    value: CheckedValue,
+    rng: random.Random,
+    kind: ReplacementKind = "far",
+    turn: int = 0,
 ) -> Edit | None:
     """Another value in the place of a checked one of a test. `kind` holds for values compared without a tolerance, and
     a plausible one is another for each `turn`. None where that is impossible."""
@@ -224,7 +229,7 @@ def is_extra(change: str) -> bool:
     return change.startswith("value:") and _decoded(change)[2] >= len(KINDS)
 
 
-def _decoded(change: str) -> tuple[int, int, int, Kind]:
+def _decoded(change: str) -> tuple[int, int, int, ReplacementKind]:
     """A value's number, the bits of its changes, and the turn and the kind of this one."""
     number, seed = map(int, change.split(":")[1:])
     rest, kind = divmod(seed, len(KINDS))

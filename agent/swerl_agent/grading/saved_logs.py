@@ -18,7 +18,7 @@ from swerl_agent.tasks import Task
 from .absent_tests import absent_tests
 from .predictions import LOG, PATCH, REPORT, Prediction, PredictionError
 from .swebench_report import grade_log
-from .verdict import Status, Verdict
+from .verdict import Verdict, VerdictStatus
 from .verdict_rules import tests_in_words
 
 FINAL = ("policy_blocked", "patch_apply_failed", "infra_error")  # earlier statuses of which no test log was written
@@ -80,7 +80,7 @@ def verdict_again(task: Task, run: SavedRun) -> Verdict:
     if not report["resolved"] and (absent := absent_tests(task, run.log)):
         report["never_appeared"] = absent
     report["resolved"] = bool(report["resolved"]) and not against
-    decided: Status = "resolved" if report["resolved"] else "timeout" if status == "timeout" else "unresolved"
+    decided: VerdictStatus = "resolved" if report["resolved"] else "timeout" if status == "timeout" else "unresolved"
     detail = against or ", ".join(filter(None, [tests_in_words(report), "by the saved log alone"]))
     return Verdict(decided, report, detail=detail, image=str(earlier.get("image") or ""))
 

@@ -7,24 +7,24 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
-class SharedRuns(Generic[Result]):
+class SharedRuns(Generic[T]):
     """Results by key. One that fails, or that is not `lasting`, is found out again for a later caller."""
 
-    def __init__(self, lasting: Callable[[Result], bool] = lambda result: True) -> None:
+    def __init__(self, lasting: Callable[[T], bool] = lambda result: True) -> None:
         self._lasting = lasting
-        self._running: dict[str, asyncio.Task[Result]] = {}
+        self._running: dict[str, asyncio.Task[T]] = {}
 
-    async def result(self, key: str, run: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    async def result(self, key: str, run: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What `run` returns; it goes on when this caller is cancelled, and others get its result or error, too."""
         if key not in self._running:
             self._running[key] = asyncio.create_task(run())
             self._running[key].add_done_callback(partial(self._drop, key))
         return await asyncio.shield(self._running[key])
 
-    def _drop(self, key: str, done: asyncio.Task[Result]) -> None:
+    def _drop(self, key: str, done: asyncio.Task[T]) -> None:
         if done.cancelled() or done.exception() or not self._lasting(done.result()):
             self._running.pop(key, None)
 

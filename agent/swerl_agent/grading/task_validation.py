@@ -24,10 +24,10 @@ from .grader import Grader
 from .swebench_report import check_parser
 from .verdict import Verdict
 
-Kind = Literal["gold", "empty"]
-KINDS: tuple[Kind, Kind] = ("gold", "empty")
-EXPECTED_STATUSES: Mapping[Kind, Sequence[str]] = {"gold": ("resolved",), "empty": ("unresolved", "timeout")}
-FAULT_REASONS: Mapping[Kind, Reason] = {"gold": "gold_fails", "empty": "empty_passes"}
+ValidationKind = Literal["gold", "empty"]
+KINDS: tuple[ValidationKind, ValidationKind] = ("gold", "empty")
+EXPECTED_STATUSES: Mapping[ValidationKind, Sequence[str]] = {"gold": ("resolved",), "empty": ("unresolved", "timeout")}
+FAULT_REASONS: Mapping[ValidationKind, Reason] = {"gold": "gold_fails", "empty": "empty_passes"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ValidationRun:
 
     instance_id: str
     key: str  # of the task's content
-    kind: Kind
+    kind: ValidationKind
     status: str
     seconds: float  # the tests' own time
     failed: tuple[str, ...]  # tests that decide and did not pass
@@ -46,7 +46,7 @@ class ValidationRun:
     limits: str = ""  # that decided it, '' where none did
 
     @classmethod
-    def of(cls, task: Task, kind: Kind, verdict: Verdict, limits: str = "") -> ValidationRun:
+    def of(cls, task: Task, kind: ValidationKind, verdict: Verdict, limits: str = "") -> ValidationRun:
         """What a verdict says that was made under `limits`."""
         tests = verdict.report.get("tests_status") or {}
         failed = sorted(name for part in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(tests, part))
@@ -78,7 +78,7 @@ class TaskValidation:
     wanted: int = 1
     unreadable: str = ""  # why swebench cannot read its test output
 
-    def of(self, kind: Kind) -> list[ValidationRun]:
+    def of(self, kind: ValidationKind) -> list[ValidationRun]:
         """The runs that say something, of one kind."""
         return [run for run in self.runs if run.kind == kind and run.decided]
 
@@ -158,7 +158,7 @@ class ValidationJournal:
     def __init__(self, path: Path, limits: str = "") -> None:
         """Read what is there; raises TaskError."""
         self._path, self.limits = path, limits
-        self._runs: dict[tuple[str, Kind], list[ValidationRun]] = {}
+        self._runs: dict[tuple[str, ValidationKind], list[ValidationRun]] = {}
         try:
             self._journal = Journal(path, _run)
             for run in self._journal.rows():
@@ -226,7 +226,7 @@ async def _checked(grader: Grader, task: Task, journal: ValidationJournal, repea
     return TaskValidation(task, tuple(journal.runs(task)), repeat)
 
 
-async def _repeated(grader: Grader, task: Task, kind: Kind, journal: ValidationJournal, repeat: int) -> None:
+async def _repeated(grader: Grader, task: Task, kind: ValidationKind, journal: ValidationJournal, repeat: int) -> None:
     """Runs one after the other: at the same time they would be one Job."""
     done = sum(run.kind == kind and run.decided for run in journal.runs(task))
     for _ in range(done, repeat):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any, Literal
 
-Status = Literal["resolved", "unresolved", "patch_apply_failed", "policy_blocked", "timeout", "infra_error"]
+VerdictStatus = Literal["resolved", "unresolved", "patch_apply_failed", "policy_blocked", "timeout", "infra_error"]
 
 PASSING_STATES = ("infra_error", "timeout")  # statuses that are no lasting truth
 
@@ -19,7 +19,7 @@ class Verdict:
     `infra_error` says nothing about the patch and must not count as a reward; every other status does.
     """
 
-    status: Status
+    status: VerdictStatus
     report: dict[str, Any] = field(default_factory=dict)  # swebench's report of the instance, and what grading did
     duration: float = 0.0  # seconds from the request to the verdict, queueing and retries included
     cached: bool = False

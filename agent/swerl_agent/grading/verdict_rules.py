@@ -27,7 +27,7 @@ from .installation import left_behind
 from .job import Infrastructure, LimitExceeded, Outcome
 from .swebench_report import confirmed, doubly_reported, grade_log, recorded_statuses, status_of, statuses
 from .test_record import TestRecord, checked_record, shortened, unconfirmed
-from .verdict import Status, Verdict
+from .verdict import Verdict, VerdictStatus
 
 APPLY_LOG_CHARS = 1_000  # of git's output in the detail of a patch that did not apply
 TIMEOUT_CODES = (124, 137)  # of timeout(1), for TERM and KILL
@@ -66,7 +66,7 @@ def _witnessed_throughout(task: Task) -> bool:
 
 
 def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded: bool = False) -> Verdict:
-    """The verdict on `outcome`, had after `failures` failed runs; raises Infrastructure when it says nothing of the patch."""
+    """The verdict of a run after `failures` failed ones; raises Infrastructure when it says nothing of the patch."""
     if isinstance(outcome, LimitExceeded):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
     if outcome.isolation.startswith("reached"):
@@ -272,7 +272,7 @@ def _unrecorded_failures(task: Task, report: Mapping[str, Any], seen: dict[str, 
     return failed + [test for test in task.ground_truth.fail_to_pass if test in named and not status_of(test, seen)]
 
 
-def _status(report: Mapping[str, Any], outcome: Report) -> Status:
+def _status(report: Mapping[str, Any], outcome: Report) -> VerdictStatus:
     if outcome.exit_code in TIMEOUT_CODES and not report["resolved"]:
         return "timeout"
     return "resolved" if report["resolved"] else "unresolved"

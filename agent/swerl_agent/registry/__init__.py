@@ -7,12 +7,12 @@ allowed; an image counts as missing only when its registry says so.
 from .availability import Availability, check_images
 from .client import RegistryClient, RegistryLimits
 from .credentials import CredentialError, RegistryCredentials, read_credentials
-from .reference import ImageReference, ReferenceError, parse_reference
+from .reference import ParsedReference, ReferenceError, parse_reference
 
 __all__ = [
     "Availability",
     "CredentialError",
-    "ImageReference",
+    "ParsedReference",
     "ReferenceError",
     "RegistryClient",
     "RegistryCredentials",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .client import RegistryClient, RegistryUnavailable
-from .reference import ImageReference, ReferenceError, parse_reference
+from .reference import ParsedReference, ReferenceError, parse_reference
 
 State = Literal["present", "missing", "denied", "undecided"]
 STATES: dict[int, tuple[State, str]] = {
@@ -47,7 +47,7 @@ async def check_images(
 
 async def _state(client: RegistryClient, image: str) -> Availability:
     try:
-        reference: ImageReference = parse_reference(image)
+        reference: ParsedReference = parse_reference(image)
         status = await client.head(reference)
     except ReferenceError as error:
         return Availability(image, "missing", str(error))

@@ -21,7 +21,7 @@ from swerl_agent.episode import EndpointError, environment_proxy
 
 from .credentials import RegistryCredentials
 from .rate_limit import RateLimiter
-from .reference import DOCKER_HUB, ImageReference
+from .reference import DOCKER_HUB, ParsedReference
 
 ACCEPT = ", ".join(
     (
@@ -54,7 +54,7 @@ class RegistryLimits:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _RegistryAnswer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: Any = field(default=None, repr=False)
@@ -72,7 +72,7 @@ class RegistryClient:
         self._authorization: dict[tuple[str, str], str] = {}  # by registry and repository
         self.remaining: dict[str, int] = {}  # pulls that a registry still allows in its period, where it says so
 
-    async def head(self, image: ImageReference) -> int:
+    async def head(self, image: ParsedReference) -> int:
         """The status of the image's manifest: 200, 404, or one that refuses; raises RegistryUnavailable."""
         url = self._base(image.registry) / "v2" / image.repository / "manifests" / image.version
         place = image.registry, image.repository
@@ -92,7 +92,7 @@ class RegistryClient:
     def _authorized(self, place: tuple[str, str]) -> dict[str, str]:
         return {"Authorization": self._authorization[place]} if place in self._authorization else {}
 
-    async def _authorize(self, image: ImageReference, refusal: _Answer) -> str | None:
+    async def _authorize(self, image: ParsedReference, refusal: _RegistryAnswer) -> str | None:
         """Authorization for the registry's challenge; None if there is none."""
         challenge = refusal.headers.get("WWW-Authenticate", "")
         login = self._credentials.get(image.registry)
@@ -109,7 +109,7 @@ class RegistryClient:
         token = granted.get("token") or granted.get("access_token")
         return f"Bearer {token}" if answer.status == 200 and token else None
 
-    async def _ask(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
+    async def _ask(self, method: str, url: URL, headers: Mapping[str, str]) -> _RegistryAnswer:
         """The first conclusive answer; raises RegistryUnavailable after the last retry."""
         failure = ""
         for failures in range(self._limits.retries + 1):
@@ -133,11 +133,11 @@ class RegistryClient:
             limiter.pause(min(retry_after, LONGEST_WAIT))
         raise RegistryUnavailable(failure)
 
-    async def _once(self, method: str, url: URL, headers: Mapping[str, str]) -> _Answer:
+    async def _once(self, method: str, url: URL, headers: Mapping[str, str]) -> _RegistryAnswer:
         proxy = await self._proxy(url)
         async with self._http.request(method, url, headers=headers, timeout=TIMEOUT, **proxy) as answer:
             text = await answer.text() if method == "GET" and answer.status == 200 else ""
-            return _Answer(answer.status, answer.headers, _json(text))
+            return _RegistryAnswer(answer.status, answer.headers, _json(text))
 
     async def _proxy(self, url: URL) -> dict[str, Any]:
         if url.authority not in self._proxies:

@@ -19,7 +19,7 @@ class ReferenceError(ValueError):
 
 
 @dataclass(frozen=True)
-class ImageReference:
+class ParsedReference:
     """One image: its registry, the repository there, and a tag or a digest."""
 
     registry: str  # host, with its port where one is given; Docker Hub is `docker.io`
@@ -27,7 +27,7 @@ class ImageReference:
     version: str  # the digest, where tag and digest are given
 
 
-def parse_reference(text: str) -> ImageReference:
+def parse_reference(text: str) -> ParsedReference:
     """The image that `text` names; without registry it is Docker Hub's, without version `latest`.
 
     Raises ReferenceError.
@@ -44,4 +44,4 @@ def parse_reference(text: str) -> ImageReference:
         raise ReferenceError(f"{text!r} is not an image reference: tag {tag!r} is malformed")
     if at and not _DIGEST.fullmatch(digest):
         raise ReferenceError(f"{text!r} is not an image reference: digest {digest!r} is malformed")
-    return ImageReference(registry, repository, digest or tag or "latest")
+    return ParsedReference(registry, repository, digest or tag or "latest")

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from swerl_api import isolation
 from swerl_api.base import Egress
-from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_address, private_targets, routable
+from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, ProbeTarget, own_address, private_targets, routable
 from swerl_kube import KubeClient, KubeError
 
 from .errors import NotIsolated
@@ -33,7 +33,7 @@ PROBE_PAUSE = 0.3  # seconds between two probes
 
 async def check_isolation(
     session: Session,
-    targets: Sequence[Target],
+    targets: Sequence[ProbeTarget],
     *,
     egress: Egress = "none",
     api_port: int = API_PORT,
@@ -56,7 +56,7 @@ async def check_isolation(
 
 
 async def reached_addresses(
-    session: Session, targets: Sequence[Target], *, egress: Egress = "none", api_port: int = API_PORT
+    session: Session, targets: Sequence[ProbeTarget], *, egress: Egress = "none", api_port: int = API_PORT
 ) -> str:
     """A line for each address that the Pod of `session` reaches now; raises NotIsolated if it cannot probe."""
     closed = private_targets(targets) if egress == "internet" else targets
@@ -70,7 +70,7 @@ async def reached_addresses(
 
 
 @asynccontextmanager
-async def probe_targets(client: KubeClient) -> AsyncIterator[list[Target]]:
+async def probe_targets(client: KubeClient) -> AsyncIterator[list[ProbeTarget]]:
     """Targets known to the client: the API server's addresses, and a listener of this process during the context."""
     targets = await api_addresses(client)
     own = await asyncio.to_thread(own_address, client.server)
@@ -84,9 +84,9 @@ async def probe_targets(client: KubeClient) -> AsyncIterator[list[Target]]:
         server.close()
 
 
-async def api_addresses(client: KubeClient) -> list[Target]:
+async def api_addresses(client: KubeClient) -> list[ProbeTarget]:
     """Addresses of the `kubernetes` service and of `client`; only the latter without permission to read endpoints."""
-    found: list[Target] = []
+    found: list[ProbeTarget] = []
     url = urlsplit(client.server)
     if url.hostname and routable(url.hostname):
         found.append((url.hostname, url.port or 443))

@@ -38,7 +38,7 @@ class PendingCommand:
         self._grace_ends = 0.0  # loop time until which this stream waits for the result of a killed command
         self._failures_after_kill = 0  # streams that brought no result after the kill
 
-    async def result(self, stream: SessionStream) -> wire.Result:
+    async def result(self, stream: SessionStream) -> wire.ResultFrame:
         """The result, over `stream`; after StreamLost call it with the next stream. Raises StateLost."""
         if self.sent:
             await self._query(stream)
@@ -60,13 +60,13 @@ class PendingCommand:
         self.killed, self.hello_timeout = False, None
         await stream.send(wire.query(self.id, self.limit))
 
-    async def _await_result(self, stream: SessionStream) -> wire.Result:
+    async def _await_result(self, stream: SessionStream) -> wire.ResultFrame:
         started = self._now()
         watchdog_at, ping_at = started + self.settings.watchdog_after, started + self.settings.first_ping
         while True:
             deadline = min(watchdog_at, ping_at, self._grace_ends if self.killed else self.deadline)
             received = await stream.receive(self.limit, deadline)
-            if isinstance(received, wire.Result):
+            if isinstance(received, wire.ResultFrame):
                 if received.id == self.id:
                     return received
                 raise StreamLost(f"received the result of {received.id} instead of {self.id}")

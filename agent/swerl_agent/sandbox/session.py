@@ -217,7 +217,7 @@ class Session:
             self._keep_alive_task.cancel()
         await self._disconnect()
 
-    async def _result(self, command: PendingCommand) -> wire.Result:
+    async def _result(self, command: PendingCommand) -> wire.ResultFrame:
         while True:
             try:
                 return await command.result(await self._connected(command.hello_timeout))

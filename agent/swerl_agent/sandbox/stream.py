@@ -83,7 +83,7 @@ class SessionStream:
         self._ping_pending = True
         await self.send(wire.PING)
 
-    async def receive(self, limit: wire.OutputLimit, deadline: float) -> wire.Result | wire.Reply | None:
+    async def receive(self, limit: wire.OutputLimit, deadline: float) -> wire.ResultFrame | wire.Reply | None:
         """The next result or reply; None when the event loop's clock passes `deadline` first."""
         while True:
             if self._replies:

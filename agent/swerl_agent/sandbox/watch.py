@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from swerl_api.isolation import Target
+from swerl_api.isolation import ProbeTarget
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL
 from swerl_kube import KubeClient, KubeError
 
@@ -45,7 +45,7 @@ class SandboxWatch:
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
         self._targets_lock = asyncio.Lock()
-        self._targets: list[Target] | None = None
+        self._targets: list[ProbeTarget] | None = None
 
     @classmethod
     async def shared(cls, client: KubeClient, namespace: str, job: str) -> SandboxWatch:
@@ -61,7 +61,7 @@ class SandboxWatch:
     async def _end(cls, client: KubeClient, namespace: str, job: str) -> None:
         await cls._shared[client].pop((namespace, job)).__aexit__(None, None, None)
 
-    async def targets(self) -> list[Target]:
+    async def targets(self) -> list[ProbeTarget]:
         """Addresses that the job's sandboxes must not reach (see isolation.probe_targets)."""
         async with self._targets_lock:
             if self._targets is None:

@@ -47,7 +47,7 @@ class OutputLimit(NamedTuple):
         return min(total, self.head + self.tail)
 
 
-class Result(NamedTuple):
+class ResultFrame(NamedTuple):
     """End of a command: the returned part of its outputs, and their true lengths."""
 
     id: str
@@ -209,7 +209,7 @@ class Reader:
         """Bytes of the loop's standard output."""
         self._out += data
 
-    def take(self, limit: OutputLimit) -> Result | None:
+    def take(self, limit: OutputLimit) -> ResultFrame | None:
         """The first result, once it is complete; `limit` must be that of its request."""
         end = self._out.find(b"\n", 0, LINE_LIMIT)
         if end < 0:
@@ -224,7 +224,7 @@ class Reader:
         with memoryview(self._out) as whole:
             stdout, stderr = bytes(whole[end + 1 : split]), bytes(whole[split:stop])
         del self._out[:stop]
-        return Result(id, exit_code, bool(timed_out), stdout, stderr, out, err, run_seconds)
+        return ResultFrame(id, exit_code, bool(timed_out), stdout, stderr, out, err, run_seconds)
 
     def _header(self, line: bytes) -> tuple[str, int, int, int, int, float | None]:
         try:

@@ -94,7 +94,7 @@ class _CreateParams(BaseModel):
     max_output_tokens: int | None = Field(default=None, ge=1)
 
 
-class _Body(BaseModel):
+class _RunBody(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     responses_create_params: _CreateParams = _CreateParams()
@@ -124,7 +124,7 @@ def read_request(data: bytes, defaults: RequestDefaults) -> RunRequest:
     """The request in the body of a `POST /run`; raises InvalidRequest."""
     values = _object(data)
     try:
-        body = _Body.model_validate(values)
+        body = _RunBody.model_validate(values)
     except ValidationError as error:
         raise InvalidRequest("; ".join(_said(one) for one in error.errors())) from error
     engine = body.engine or defaults.engine

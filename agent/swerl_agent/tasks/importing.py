@@ -49,10 +49,10 @@ class ImportRequest:
 
 
 LocatedRow = tuple[str, Row]  # file and line, and the row
-Report = Callable[[TaskError], None]
+TaskErrorHandler = Callable[[TaskError], None]
 
 
-def gather(sources: Iterable[RowSource], request: ImportRequest, report: Report) -> list[Entry]:
+def gather(sources: Iterable[RowSource], request: ImportRequest, report: TaskErrorHandler) -> list[Entry]:
     """The tasks of `sources`, in their order; malformed ones go to `report`.
 
     Raises TaskError when a source cannot be read, for a refused benchmark, and when nothing is left.
@@ -78,7 +78,7 @@ def import_one(unread: UnreadRow, request: ImportRequest, *, data_source: str = 
     return found[0].task
 
 
-def _read_rows(source: RowSource, report: Report) -> Iterator[LocatedRow]:
+def _read_rows(source: RowSource, report: TaskErrorHandler) -> Iterator[LocatedRow]:
     for unread in source.unread_rows():
         try:
             yield unread.where, unread.whole_row(**source.defaults)
@@ -99,7 +99,7 @@ def _pattern(text: str | None) -> re.Pattern[str]:
         raise TaskError(f"filter {text!r} is not a regular expression: {error}") from error
 
 
-def _with_scripts(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -> Iterator[LocatedRow]:
+def _with_scripts(rows: Iterable[LocatedRow], request: ImportRequest, report: TaskErrorHandler) -> Iterator[LocatedRow]:
     for where, row in rows:
         given = row.columns.get("eval_script") or _id(row).lower() in request.scripts
         if reason := unsupported_set(row, scripted=bool(given)):
@@ -113,7 +113,7 @@ def _with_scripts(rows: Iterable[LocatedRow], request: ImportRequest, report: Re
             yield where, replace(row, columns=row.columns | {"eval_script": script})
 
 
-def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -> Iterator[Entry]:
+def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: TaskErrorHandler) -> Iterator[Entry]:
     for where, row in rows:
         allowed = replace(row, train_on_benchmark=row.train_on_benchmark or request.train_on_benchmark)
         try:
@@ -124,7 +124,7 @@ def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -
             yield Entry(where, allowed, replace(task, image=rewrite(task.image, request.registry_rewrite)))
 
 
-def _readable(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
+def _readable(entries: Iterable[Entry], report: TaskErrorHandler) -> Iterator[Entry]:
     """Those whose log parser swebench has."""
     for entry in entries:
         name = entry.task.ground_truth.log_parser
@@ -135,7 +135,7 @@ def _readable(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
             report(TaskError(reason, entry.where))
 
 
-def _without_repeats(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
+def _without_repeats(entries: Iterable[Entry], report: TaskErrorHandler) -> Iterator[Entry]:
     first: dict[str, str] = {}
     for entry in entries:
         name = entry.task.instance_id

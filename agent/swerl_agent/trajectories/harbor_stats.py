@@ -13,7 +13,7 @@ TOKENS = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
 
 
 @dataclass
-class _Evaluation:
+class _TrialGroup:
     """Trials of one agent, model and data set."""
 
     rewards: list[Mapping[str, float]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class HarborStats:
     def __init__(self) -> None:
         self.trials = 0
         self._lost = 0
-        self._evaluations: dict[str, _Evaluation] = {}
+        self._evaluations: dict[str, _TrialGroup] = {}
         self._sums: dict[str, float] = {}
 
     def add(self, result: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class HarborStats:
         name, agent = result["trial_name"], result["agent_info"]
         model = agent.get("model_info", {}).get("name")
         key = "__".join(filter(None, (agent["name"], model, result.get("source", "adhoc"))))
-        evaluation = self._evaluations.setdefault(key, _Evaluation())
+        evaluation = self._evaluations.setdefault(key, _TrialGroup())
         if exception := result.get("exception_info"):
             self._lost += 1
             evaluation.lost.setdefault(exception["exception_type"], []).append(name)

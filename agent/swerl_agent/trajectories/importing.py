@@ -15,12 +15,12 @@ from swerl_agent.audit import TrajectoryError
 from swerl_agent.audit.trajectory import instance_id, trajectory_content, trajectory_files
 from swerl_agent.episode.artifacts import artifact_prefix, write_artifacts
 from swerl_agent.grading import Verdict
-from swerl_agent.grading.verdict import Status
+from swerl_agent.grading.verdict import VerdictStatus
 
 from .fields import integer, listed, read_object, text
 from .foreign import foreign_episode
 
-OUTCOMES: Mapping[str, Status] = {  # lists of ids in a report of the SWE-bench harness
+OUTCOMES: Mapping[str, VerdictStatus] = {  # lists of ids in a report of the SWE-bench harness
     "resolved_ids": "resolved",
     "unresolved_ids": "unresolved",
     "error_ids": "unresolved",

@@ -27,7 +27,7 @@ STATES = {
 
 
 @dataclass
-class _LiveFile:
+class _LiveProgress:
     """What is known of one live file."""
 
     size: int = 0  # bytes that were read
@@ -50,7 +50,7 @@ class LiveEpisodes:
     """The episodes that run below `root`."""
 
     root: Path
-    _progress: dict[str, _LiveFile] = field(default_factory=dict)
+    _progress: dict[str, _LiveProgress] = field(default_factory=dict)
 
     def rows(self, folders: Iterable[EpisodesFolder]) -> dict[str, dict[str, Any]]:
         """What lists show of each, by the path of its file below the root."""
@@ -64,13 +64,13 @@ class LiveEpisodes:
         self._progress = {path: self._progress[path] for path in found}
         return found
 
-    def _read(self, path: str) -> _LiveFile | None:
-        progress = self._progress.get(path) or _LiveFile()
+    def _read(self, path: str) -> _LiveProgress | None:
+        progress = self._progress.get(path) or _LiveProgress()
         try:
             with (self.root / path).open("rb") as file:
                 size = file.seek(0, 2)
                 if size < progress.size:
-                    progress = _LiveFile()  # another episode took its place
+                    progress = _LiveProgress()  # another episode took its place
                 file.seek(progress.size)
                 whole, newline, _ = file.read(LARGEST_FILE).rpartition(b"\n")
                 changed = (self.root / path).stat().st_mtime
@@ -84,7 +84,7 @@ class LiveEpisodes:
         return progress
 
 
-def _row(folder: EpisodesFolder, name: str, path: str, progress: _LiveFile) -> dict[str, Any]:
+def _row(folder: EpisodesFolder, name: str, path: str, progress: _LiveProgress) -> dict[str, Any]:
     """The fields of the index's rows that pages use, and `state`, `started` and `at`."""
     about, matched = progress.about, LIVE.fullmatch(name)
     purpose, step = purpose_of(folder.path, about)

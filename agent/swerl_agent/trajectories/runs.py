@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["job", "evaluation", "episodes"]
+RunKind = Literal["job", "evaluation", "episodes"]
 
 EPISODE = re.compile(r".+__g.*__i(\d+)__(\d{15,20})")
 LIVE = re.compile(r".+__g.*__i(\d+)__live\.jsonl")
@@ -41,7 +41,7 @@ class EpisodesFolder:
     """A folder that holds episodes of a run; paths are relative to the viewed folder, '' is that folder."""
 
     run: str
-    kind: Kind
+    kind: RunKind
     path: str
     episodes: tuple[str, ...]  # names of their folders
     live: tuple[str, ...] = ()  # names of the files of episodes that run
@@ -58,7 +58,7 @@ class Finder:
         """Every run's folder, and every folder below it that holds episodes."""
         yield from self._walk("", None, 0)
 
-    def _walk(self, path: str, run: tuple[str, Kind] | None, depth: int) -> Iterator[EpisodesFolder]:
+    def _walk(self, path: str, run: tuple[str, RunKind] | None, depth: int) -> Iterator[EpisodesFolder]:
         listing = self._listing(path)
         if listing is None or depth > DEEPEST:
             return
@@ -68,7 +68,7 @@ class Finder:
         for name in listing.folders:
             yield from self._walk(f"{path}/{name}" if path else name, inside, depth + 1)
 
-    def _run_at(self, path: str, listing: Listing) -> tuple[str, Kind] | None:
+    def _run_at(self, path: str, listing: Listing) -> tuple[str, RunKind] | None:
         if listing.files & OF_A_JOB:
             return path, "job"
         if listing.files & OF_AN_EVALUATION or any(map(SHARD.fullmatch, listing.folders)):

@@ -12,7 +12,7 @@ from swerl_api import names
 from swerl_api.base import API_VERSION
 from swerl_api.conditions import Condition, SandboxReason
 from swerl_api.event_body import EventType
-from swerl_api.isolation import Target, endpoint_addresses
+from swerl_api.isolation import ProbeTarget, endpoint_addresses
 from swerl_kube import Conflict, Forbidden, Json, KubeClient, NotFound, resource_path
 
 from .. import events
@@ -107,7 +107,7 @@ class SandboxApi:
         """One Lease, or None."""
         return await self._api.find("coordination.k8s.io/v1", "leases", *lease)
 
-    async def api_addresses(self) -> list[Target]:
+    async def api_addresses(self) -> list[ProbeTarget]:
         """The addresses of the API server's endpoints; empty without the permission to read them."""
         try:
             return endpoint_addresses(

@@ -20,7 +20,7 @@ from .parsed import ParsedGroup, ParsedPod, PodStage
 from .settings import SandboxSettings
 from .store import GroupRecord
 
-Outcome = tuple[str, str]  # reason, message
+StatusReason = tuple[str, str]  # reason, message
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class GroupDecision:
     create: range = range(0)
     delete_pods: tuple[PodDeletion, ...] = ()
     delete_group: str = ""  # reason; its Pods are deleted with it
-    finished: Outcome | None = None
+    finished: StatusReason | None = None
     stop_creation: bool = False  # no more Pods will be created, though fewer than `replicas` were
     requeue_at: float | None = None  # epoch seconds
 
@@ -101,7 +101,7 @@ def decide(record: GroupRecord, now: float, settings: SandboxSettings) -> GroupD
     )
 
 
-def _creation_failure(record: GroupRecord, now: float, settings: SandboxSettings) -> Outcome | None:
+def _creation_failure(record: GroupRecord, now: float, settings: SandboxSettings) -> StatusReason | None:
     """Why the group will create no more Pods, if so."""
     group = record.existing_group
     if group.spec_error:
@@ -118,7 +118,7 @@ def _creation_failure(record: GroupRecord, now: float, settings: SandboxSettings
     return None
 
 
-def _finished(record: GroupRecord, creation_failure: Outcome | None) -> Outcome | None:
+def _finished(record: GroupRecord, creation_failure: StatusReason | None) -> StatusReason | None:
     """Reason and message of the group's end, or None while a Pod lives or is still to be created."""
     group = record.existing_group
     if group.is_condition_true(SandboxCondition.FINISHED) and (written := group.condition(SandboxCondition.FINISHED)):
@@ -149,7 +149,7 @@ def _with_losses(summary: str, counts: PodCounts) -> str:
     return f"{summary}; lost: {counts.loss_summary}" if counts.loss_summary else summary
 
 
-def _after_end(record: GroupRecord, finished: Outcome, now: float, settings: SandboxSettings) -> GroupDecision:
+def _after_end(record: GroupRecord, finished: StatusReason, now: float, settings: SandboxSettings) -> GroupDecision:
     since = record.state.finished_at if record.state.finished_at is not None else now
     expiry = since + settings.finished_ttl
     if now >= expiry:
@@ -158,7 +158,7 @@ def _after_end(record: GroupRecord, finished: Outcome, now: float, settings: San
 
 
 def _pod_deletions(
-    record: GroupRecord, creation_failure: Outcome | None, now: float, settings: SandboxSettings
+    record: GroupRecord, creation_failure: StatusReason | None, now: float, settings: SandboxSettings
 ) -> tuple[PodDeletion, ...]:
     deletions: list[PodDeletion] = []
     for pod in record.pods.values():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from swerl_api import isolation
 from swerl_api.base import Egress
-from swerl_api.isolation import Target
+from swerl_api.isolation import ProbeTarget
 from swerl_kube import KubeError, NotFound, pause_after
 
 from ..metrics import Metrics
@@ -48,7 +48,7 @@ class IsolationChecker:
         reconciler: SandboxReconciler,
         settings: SandboxSettings,
         metrics: Metrics,
-        own_targets: Sequence[Target],
+        own_targets: Sequence[ProbeTarget],
     ) -> None:
         self._api = api
         self._min_retry = settings.isolation_retry
@@ -56,7 +56,7 @@ class IsolationChecker:
         self._own_targets = own_targets
         self._name_servers = own_name_servers()
         self._permitted = settings.internet_name_servers
-        self._addresses: list[Target] = []
+        self._addresses: list[ProbeTarget] = []
         self._read_at = float("-inf")
         self._queue: WorkQueue[ObjectKey] = WorkQueue(
             "SweSandboxIsolation", self.check, metrics, workers=WORKERS, retry_seconds=settings.reconcile_retry
@@ -110,7 +110,7 @@ class IsolationChecker:
             return f"{isolation.UNCHECKED}: the probe in {pod.name} did not finish: {end}"
         return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers, egress)
 
-    async def _api_addresses(self) -> list[Target]:
+    async def _api_addresses(self) -> list[ProbeTarget]:
         if time.monotonic() - self._read_at > ADDRESS_CACHE_SECONDS:
             self._addresses = await self._api.api_addresses()
             self._read_at = time.monotonic()

@@ -15,17 +15,17 @@ from swerl_api import names
 from swerl_api.conditions import ConditionStatus, SandboxCondition, SandboxReason, set_condition
 
 from ..times import format_time
-from .decide import GroupDecision, Outcome, PodCounts, count_pods, loss_message
+from .decide import GroupDecision, PodCounts, StatusReason, count_pods, loss_message
 from .parsed import ParsedPod, PodStage, parse_conditions
 from .settings import SandboxSettings
 from .store import GroupRecord
 
-Status = dict[str, Any]
+StatusBody = dict[str, Any]
 ConditionState = tuple[ConditionStatus, str, str]  # status, reason and message of a condition
 COUNTS = ("replicas", "ready", "running", "finished", "failed")
 
 
-def desired_status(record: GroupRecord, decision: GroupDecision, now: float) -> Status:
+def desired_status(record: GroupRecord, decision: GroupDecision, now: float) -> StatusBody:
     """The status that describes `record`, as the API takes it."""
     group, counts = record.existing_group, count_pods(record)
     admitted, ready, finished = _admitted(record), _ready(record, counts, decision), decision.finished
@@ -94,7 +94,7 @@ def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> C
     return "False", *_not_ready_reason(record)
 
 
-def _not_ready_reason(record: GroupRecord) -> Outcome:
+def _not_ready_reason(record: GroupRecord) -> StatusReason:
     failing = [pod for pod in record.pods.values() if pod.start_fails]
     if failing:
         text = f"image {record.existing_group.spec.image}: {failing[0].reason}, trying again"
@@ -140,7 +140,7 @@ def _gate_message(record: GroupRecord, gated: ParsedPod) -> str:
     return f"{text}: {record.state.queue_message}"[:1024] if record.state.queue_message else text
 
 
-def _degraded(record: GroupRecord, counts: PodCounts) -> Outcome | None:
+def _degraded(record: GroupRecord, counts: PodCounts) -> StatusReason | None:
     """Why Pods were lost, or None while none was."""
     if not counts.reasons:
         return None
@@ -180,7 +180,7 @@ def _waits(record: GroupRecord, ready: str) -> dict[str, dict[str, float]]:
     return {"waits": {name: round(max(0.0, fmean(values)), 1) for name, values in parts.items() if values}}
 
 
-def _phase(admitted: str, ready: str, finished: Outcome | None) -> str:
+def _phase(admitted: str, ready: str, finished: StatusReason | None) -> str:
     if finished is not None:
         return "Finished" if finished[0] == SandboxReason.COMPLETED else "Failed"
     if ready == "True":
@@ -188,7 +188,7 @@ def _phase(admitted: str, ready: str, finished: Outcome | None) -> str:
     return "Admitted" if admitted == "True" else "Pending"
 
 
-def write_time(record: GroupRecord, desired: Status, now: float, settings: SandboxSettings) -> float | None:
+def write_time(record: GroupRecord, desired: StatusBody, now: float, settings: SandboxSettings) -> float | None:
     """When to write `desired` (epoch seconds); None if it is unchanged. Updates the record's `writes`."""
     writes, written, replicas = record.state.writes, record.existing_group.status, record.existing_group.spec.replicas
     urgency, within_write_budget = _urgency(written, desired), writes.count < max(2, replicas - 2)
@@ -214,7 +214,7 @@ def write_time(record: GroupRecord, desired: Status, now: float, settings: Sandb
     return max(writes.since + delay, writes.last + settings.write_interval)
 
 
-def _urgency(written: Mapping[str, Any], desired: Status) -> str | None:
+def _urgency(written: Mapping[str, Any], desired: StatusBody) -> str | None:
     """How urgent the difference is; None if there is none."""
     before = {c["type"]: c for c in written.get("conditions") or ()}
     after = {c["type"]: c for c in desired["conditions"]}

@@ -9,7 +9,7 @@ from swerl_agent.sandbox import PodConnector, Session
 from cluster import build, layout
 from images.__main__ import Builder, parse_options
 from images.catalogue import Image
-from images.engine import Engine
+from images.engine import ImageBuilder
 from tests.bench.trajectories.peers import create, remove
 from tests.bench.trajectories.ray_pod import ARCHIVE
 from tests.bench.trajectories.way import Place, bare_pod
@@ -52,7 +52,7 @@ async def _in_pod(place: Place, command: str, folder: Path) -> str:
 def ray_image() -> str:
     """Reference of the Ray worker's image, built on our trainer's and pushed if it is missing."""
     options = parse_options([])
-    builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
+    builder = Builder(ImageBuilder(options.engine, options.registry, options.home), options.cluster_registry)
     runsc = build.folder(layout.swerl_home(), "gvisor") / "runsc"
     parent = "swe-rl/trainer"
     builder.key(parent)

@@ -14,7 +14,7 @@ from swerl_trainer.engines.client import EngineLoad
 from swerl_trainer.metrics.catalogue import NAMES
 from swerl_trainer.metrics.driver_metrics import DriverMetrics
 from swerl_trainer.metrics.sinks import PrometheusSink
-from swerl_trainer.metrics.step_metrics import Metrics as Row
+from swerl_trainer.metrics.step_metrics import StepMetrics as Row
 from swerl_trainer.metrics.step_metrics import group_metrics, rollout_metrics, staleness_metrics
 from swerl_trainer.rollout.group import GroupRequest, GroupState, Rollout, StepGroups
 

@@ -9,9 +9,9 @@ import pytest
 from cluster.families import DUAL_STACK, IPV6_ONLY
 from cluster.netpol import objects
 from cluster.netpol.objects import ObservedObjects, selects
-from cluster.netpol.rules import EMPTY, Rules, Scope, render
+from cluster.netpol.rules import EMPTY, PolicyScope, Rules, render
 
-_SCOPE = Scope(("10.244.0.0/16",), ("10.200.0.1",), "uplink")
+_SCOPE = PolicyScope(("10.244.0.0/16",), ("10.200.0.1",), "uplink")
 
 
 def _pod(name: str, ip: str, namespace: str = "a", phase: str = "Running", **labels: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_new_policy_replaces_the_table() -> None:
 
 
 _POD_IPS = {"x": ("10.244.0.2", "fd73::2"), "y": ("10.244.0.3", "fd73::3")}
-_DUAL_SCOPE = Scope(("10.244.0.0/16", "fd73::/64"), ("10.200.0.1", "fd73:1::1"), "uplink")
+_DUAL_SCOPE = PolicyScope(("10.244.0.0/16", "fd73::/64"), ("10.200.0.1", "fd73:1::1"), "uplink")
 
 
 def _dual_stack_pod(name: str, **labels: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def test_unknown_and_link_local_sources_are_dropped_in_a_dual_stack_cluster() ->
 
 
 def test_rules_without_ipv4_drop_its_packets_and_name_no_address_of_it() -> None:
-    table = EMPTY.table(Scope(("fd73::/64",), ("fd73:1::1",), "uplink"))
+    table = EMPTY.table(PolicyScope(("fd73::/64",), ("fd73:1::1",), "uplink"))
     assert 'iifname "veth*" meta nfproto ipv4 counter drop' in table and "ip saddr" not in table
     assert "ip6 daddr fd73::/64 ip6 daddr != @known6 counter drop" in table
     rules = render(_observed([_dual_stack_pod("x")], deny=_DENY), IPV6_ONLY)

@@ -9,12 +9,12 @@ import pytest
 
 import demo.__main__
 from demo import run
-from demo.cluster import Cluster
+from demo.cluster import DemoCluster
 from demo.job import VOLUME_CLAIM, Images, volume_folder
 from demo.steps import StepFailed
 
 
-class RecordingCluster(Cluster):
+class RecordingCluster(DemoCluster):
     """A cluster that answers every read with the same job and records its commands."""
 
     commands: list[tuple[str, ...]]
@@ -123,7 +123,7 @@ def test_named_cluster_is_used_instead_of_the_default(monkeypatch: pytest.Monkey
     monkeypatch.delenv("SWERL_CLUSTER", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
-    assert Cluster.from_environment() == Cluster(tmp_path / "clusters" / "second" / "kubeconfig", local=True)
+    assert DemoCluster.from_environment() == DemoCluster(tmp_path / "clusters" / "second" / "kubeconfig", local=True)
     assert volume_folder("ns") == tmp_path / "clusters" / "second" / "volumes" / "ns" / VOLUME_CLAIM
 
 

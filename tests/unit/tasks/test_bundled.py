@@ -14,7 +14,7 @@ import pytest
 from swerl_agent.tasks import load_tasks
 
 from tasks.build import differences, render_all
-from tasks.catalogue import FOLDER, SPLITS, Entry, load_catalogue
+from tasks.catalogue import FOLDER, SPLITS, CatalogueEntry, load_catalogue
 from tasks.repository import RepositoryError, git, write_repository
 
 ENTRIES = load_catalogue()
@@ -31,17 +31,17 @@ def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {entry.instance_id: root / entry.instance_id for entry in ENTRIES}
 
 
-def rendered(entry: Entry) -> Path:
+def rendered(entry: CatalogueEntry) -> Path:
     return FOLDER / entry.split / "tasks" / entry.instance_id
 
 
-def expected(entry: Entry) -> tuple[set[str], set[str]]:
+def expected(entry: CatalogueEntry) -> tuple[set[str], set[str]]:
     tests = json.loads((rendered(entry) / "tests.json").read_text())
     failing, passing = ({name.rpartition("::")[2] for name in tests[key]} for key in ("FAIL_TO_PASS", "PASS_TO_PASS"))
     return failing, passing
 
 
-def outcomes(repositories: dict[str, Path], entries: Iterable[Entry]) -> dict[str, dict[str, bool]]:
+def outcomes(repositories: dict[str, Path], entries: Iterable[CatalogueEntry]) -> dict[str, dict[str, bool]]:
     arguments = [f"{repositories[entry.instance_id]}:{entry.test_path}" for entry in entries]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, str(OUTCOMES), *arguments]

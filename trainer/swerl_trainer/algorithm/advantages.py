@@ -27,7 +27,7 @@ STD_FLOOR = 1e-6  # added to the standard deviation so that near-equal rewards d
 VARIANCE_FLOOR = 1e-8  # the same, added to the variance over a batch
 
 
-Trajectory = tuple[str, int]
+RolloutKey = tuple[str, int]
 AdvantageFunction = Callable[[Sequence[TrainingSample], AlgorithmSpec], Mapping[int, float]]
 """`algorithm.advantage`: from all samples of a step to an advantage per position; those without gradient are absent."""
 
@@ -129,7 +129,7 @@ def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, 
 
 def _per_group(
     samples: Iterable[TrainingSample], estimate: Callable[[Mapping[int, float]], dict[int, float]]
-) -> dict[Trajectory, float]:
+) -> dict[RolloutKey, float]:
     return {
         (group, index): advantage
         for group, rewards in _rewards_by_group(samples).items()
@@ -150,9 +150,9 @@ def _minus_mean(rewards: Mapping[int, float]) -> dict[int, float]:
     return {index: reward - mean for index, reward in rewards.items()}
 
 
-def _normalised(values: Mapping[Trajectory, float], samples: Sequence[TrainingSample]) -> dict[Trajectory, float]:
+def _normalised(values: Mapping[RolloutKey, float], samples: Sequence[TrainingSample]) -> dict[RolloutKey, float]:
     """`values` minus their mean, divided by their standard deviation, both over the trained tokens of the batch."""
-    tokens: Counter[Trajectory] = Counter()
+    tokens: Counter[RolloutKey] = Counter()
     for sample in samples:
         if sample.trajectory in values:
             tokens[sample.trajectory] += sample.trainable_tokens

@@ -29,7 +29,7 @@ from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.metrics.sinks import Sinks
 from swerl_trainer.metrics.step_metrics import (
-    Metrics,
+    StepMetrics,
     canary_metrics,
     group_metrics,
     lost_episode_metrics,
@@ -250,10 +250,10 @@ class TrainingLoop:
         if label in ("before", "after"):
             await self._deps.reporter.held_out(**{label: rate})
 
-    def _group_metrics(self, groups: StepGroups) -> Metrics:
+    def _group_metrics(self, groups: StepGroups) -> StepMetrics:
         return group_metrics(groups) | lost_episode_metrics(groups.episodes, groups.lost)
 
-    async def _report(self, metrics: Metrics) -> None:
+    async def _report(self, metrics: StepMetrics) -> None:
         state, steps = self._deps.state, self._deps.spec.algorithm.steps
         shown = {
             "reward_mean": metrics.get("rollout/raw_reward"),

@@ -15,7 +15,7 @@ CONSECUTIVE = 2  # faults of the same kind in a row, until an engine is dead or 
 SLOW_SECONDS = 5.0  # answers within this time are never slow
 SLOW_FACTOR = 5.0  # times the median of the other engines
 
-Health = Literal["healthy", "slow", "dead"]
+HealthState = Literal["healthy", "slow", "dead"]
 
 
 class EngineHealth:
@@ -26,9 +26,9 @@ class EngineHealth:
         self._unanswered: Counter[int] = Counter()  # probes in a row without an answer
         self._late: Counter[int] = Counter()  # answers in a row that were late
 
-    def assess(self, answers: Mapping[int, float | None]) -> dict[int, Health]:
+    def assess(self, answers: Mapping[int, float | None]) -> dict[int, HealthState]:
         """The health of the engines probed; `answers`: seconds until a token, None where there was none."""
-        found: dict[int, Health] = {}
+        found: dict[int, HealthState] = {}
         times = {number: seconds for number, seconds in answers.items() if seconds is not None}
         for number, seconds in answers.items():
             others = [time for other, time in times.items() if other != number]

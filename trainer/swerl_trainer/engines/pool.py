@@ -19,7 +19,7 @@ import aiohttp
 from swerl_trainer.engines.client import CONTROL_TIMEOUT, EngineClient
 from swerl_trainer.engines.errors import EngineCallError, EnginePoolError
 from swerl_trainer.engines.handle import EngineHandle
-from swerl_trainer.engines.health import EngineHealth, Health
+from swerl_trainer.engines.health import EngineHealth, HealthState
 from swerl_trainer.engines.links import Backend, weight_link
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.slot import EngineSlot, Joined, at_once
@@ -145,7 +145,7 @@ class EnginePool:
             return UNKNOWN
         return time.monotonic() - began if generated else None
 
-    async def _route_around(self, slot: EngineSlot, health: Health) -> None:
+    async def _route_around(self, slot: EngineSlot, health: HealthState) -> None:
         """Take a slow engine from the router, and give it back when it has recovered."""
         if slot.client is None or (health == "slow") == (slot.number in self.slow):
             return

@@ -14,7 +14,7 @@ from swerl_trainer.weight_bucket import WeightSample
 
 logger = logging.getLogger(__name__)
 
-Sums = Mapping[str, str]  # by parameter
+RankSums = Mapping[str, str]  # by parameter
 EXPERTS = "experts."  # in the names of routed and of shared experts
 _LAYER = re.compile(r"\.\d+\.")
 
@@ -27,7 +27,7 @@ class WeightCheck:
         self.matched: set[str] = set()  # kinds of parameters that engines hold as they are sent
         self._named: set[str] = set()  # other kinds, which the log has
 
-    def wrong(self, sample: WeightSample, held: Sequence[Sequence[Sums]]) -> list[list[str]]:
+    def wrong(self, sample: WeightSample, held: Sequence[Sequence[RankSums]]) -> list[list[str]]:
         """Per engine, the parameters that differ; `held`: of each engine, by its ranks."""
         differing = [sorted(_differing(sample, ranks)) for ranks in held]
         for names, ranks in zip(differing, held, strict=True):
@@ -38,7 +38,7 @@ class WeightCheck:
         self.mismatches += sum(bool(names) for names in known)
         return known
 
-    def equal(self, sample: WeightSample, held: Sequence[Sequence[Sums]]) -> bool:
+    def equal(self, sample: WeightSample, held: Sequence[Sequence[RankSums]]) -> bool:
         """Whether every engine holds all of the sample; experts may lack, which some engines store in another form."""
         needed = {name for name in _names(sample) if EXPERTS not in name}
         complete = all(len(ranks) == len(sample.sums) and _compared(sample, ranks) >= needed for ranks in held)
@@ -57,11 +57,11 @@ def _names(sample: WeightSample) -> set[str]:
     return {name for sums in sample.sums for name in sums}
 
 
-def _compared(sample: WeightSample, ranks: Sequence[Sums]) -> set[str]:
+def _compared(sample: WeightSample, ranks: Sequence[RankSums]) -> set[str]:
     return {name for mine, theirs in zip(ranks, sample.sums, strict=False) for name in theirs if name in mine}
 
 
-def _differing(sample: WeightSample, ranks: Sequence[Sums]) -> set[str]:
+def _differing(sample: WeightSample, ranks: Sequence[RankSums]) -> set[str]:
     """Parameters that a rank of an engine holds with another sum."""
     pairs = zip(ranks, sample.sums, strict=False)
     return {name for mine, theirs in pairs for name, value in theirs.items() if mine.get(name, value) != value}

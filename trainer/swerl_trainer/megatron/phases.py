@@ -18,8 +18,8 @@ from swerl_trainer.megatron.device import Device
 
 GIB = 2**30
 
-Phase = Literal["load", "logprob", "forward_backward", "optimizer", "save", "update", "switch"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
+RankPhase = Literal["load", "logprob", "forward_backward", "optimizer", "save", "update", "switch"]
+PHASES: tuple[RankPhase, ...] = get_args(RankPhase)
 
 
 class Phases:
@@ -31,7 +31,7 @@ class Phases:
         self._memory: defaultdict[str, float] = defaultdict(float)
 
     @contextmanager
-    def during(self, phase: Phase) -> Iterator[None]:
+    def during(self, phase: RankPhase) -> Iterator[None]:
         """Count what runs inside as `phase`."""
         if self._device.cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -42,7 +42,7 @@ class Phases:
             gib = torch.cuda.max_memory_allocated() / GIB
         self.add(phase, time.monotonic() - began, gib)
 
-    def add(self, phase: Phase, seconds: float, gib: float) -> None:
+    def add(self, phase: RankPhase, seconds: float, gib: float) -> None:
         """Count `seconds` of `phase`, in which at most `gib` of the GPU were allocated; 0 without a GPU."""
         self._seconds[phase] += seconds
         self._memory[phase] = max(self._memory[phase], gib)

@@ -26,7 +26,7 @@ from swerl_trainer.megatron.weight_part import expert_names, helped_names, in_fi
 from swerl_trainer.weight_bucket import WeightSample
 from torch import Tensor, nn
 
-Sums = tuple[dict[str, str], ...]  # on each rank of an engine, by parameter
+EngineSums = tuple[dict[str, str], ...]  # on each rank of an engine, by parameter
 
 
 def weight_sample(
@@ -63,9 +63,9 @@ def adapter_sample(
     return WeightSample(other_than_adapters(architecture, version), _of_all_ranks(sums))
 
 
-def _merged(found: list[Sums]) -> Sums:
+def _merged(found: list[EngineSums]) -> EngineSums:
     return tuple(dict(ChainMap(*each)) for each in zip(*found, strict=True))
 
 
-def _of_all_ranks(sums: Sums) -> Sums:
+def _of_all_ranks(sums: EngineSums) -> EngineSums:
     return _merged(of_all_ranks(sums))

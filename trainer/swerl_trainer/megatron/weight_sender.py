@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
     from swerl_trainer.megatron.lora import Adapters
-    from swerl_trainer.megatron.phases import Phase, Phases
+    from swerl_trainer.megatron.phases import Phases, RankPhase
     from torch import Tensor
 
 
@@ -162,7 +162,9 @@ class WeightSender:
 
         return self._filled(bucket, part_weights(self._model, self._architecture, bucket.names, self._adapters))
 
-    def _filled(self, bucket: WeightBucket, tensors: Iterable[tuple[str, Tensor]], phase: Phase = "update") -> Tensor:
+    def _filled(
+        self, bucket: WeightBucket, tensors: Iterable[tuple[str, Tensor]], phase: RankPhase = "update"
+    ) -> Tensor:
         """The content of `bucket`, uint8 [bytes]; beside it, one of its `tensors` at a time."""
         import torch
 

@@ -12,10 +12,11 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+from swerl_agent.tasks import Purpose
 from swerl_api import SweRLJobSpec
 from swerl_trainer.engines.client import REQUESTS, EngineLoad
 from swerl_trainer.metrics.catalogue import JOB_LABEL
-from swerl_trainer.rollout.group import GroupPhase, Purpose, Rollout
+from swerl_trainer.rollout.group import GroupPhase, Rollout
 
 PREFIX = "swerl_driver_"
 SECONDS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)

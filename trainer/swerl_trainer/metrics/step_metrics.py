@@ -16,7 +16,7 @@ from swerl_agent.episode import SANDBOX_DESTROYED, time_metrics
 from swerl_trainer.rollout.group import Rollout, StepGroups, UnusedPrefetch
 from swerl_trainer.rollout.staleness import staleness
 
-Metrics = dict[str, float]
+StepMetrics = dict[str, float]
 
 # Metrics of a training step under the names that dashboards of this field use.
 TRAIN_NAMES = {
@@ -70,12 +70,12 @@ PREFETCH_HIT = 0.05  # seconds; an episode that waited at most this long found i
 TRUNCATED = ("max_steps", "context_overflow", "prompt_too_long", "episode_timeout", "repeated_command")
 
 
-def train_metrics(metrics: Mapping[str, float]) -> Metrics:
+def train_metrics(metrics: Mapping[str, float]) -> StepMetrics:
     """A training step's metrics under their published names."""
     return {TRAIN_NAMES.get(name, f"train/{name}"): value for name, value in metrics.items()}
 
 
-def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
+def rollout_metrics(rollouts: Sequence[Rollout]) -> StepMetrics:
     """`rollout/*`, `agent/*`, `judge/*`, `sandbox/*`, and the engines' `perf/*`, of a step's episodes."""
     valid = [rollout for rollout in rollouts if rollout.valid]
     return {
@@ -91,9 +91,11 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
     }
 
 
-def group_metrics(step: StepGroups) -> Metrics:
+def group_metrics(step: StepGroups) -> StepMetrics:
     """What became of the groups that were started, and those of equal rewards by that reward."""
-    metrics: Metrics = {f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in step.dropped.items()}
+    metrics: StepMetrics = {
+        f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in step.dropped.items()
+    }
     metrics |= {
         "rollout/groups_started": float(step.started),
         "rollout/groups_trained": float(len(step.groups)),
@@ -109,7 +111,7 @@ def group_metrics(step: StepGroups) -> Metrics:
     return metrics | {f"rollout/zero_std/count_{reward}": float(count) for reward, count in equal.items()}
 
 
-def lost_episode_metrics(episodes: int, lost: Mapping[str, int]) -> Metrics:
+def lost_episode_metrics(episodes: int, lost: Mapping[str, int]) -> StepMetrics:
     """The share of `episodes` that infrastructure ended, and how many by error code (`lost`)."""
     codes = {f"sandbox/infra_failed/{code}": float(count) for code, count in lost.items()}
     rate = sum(lost.values()) / episodes if episodes else 0.0
@@ -122,7 +124,7 @@ def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
     return fmean(valid) if valid else None
 
 
-def staleness_metrics(rollouts: Sequence[Rollout], version: int, unchanged: Collection[int] = ()) -> Metrics:
+def staleness_metrics(rollouts: Sequence[Rollout], version: int, unchanged: Collection[int] = ()) -> StepMetrics:
     """Changes of the weights between the oldest version that sampled an episode and `version`, which trains on it:
     mean, largest, and how many episodes have each. A version has its step's number; steps in `unchanged` changed none.
     """
@@ -134,13 +136,13 @@ def staleness_metrics(rollouts: Sequence[Rollout], version: int, unchanged: Coll
     return {"rollout/weight_staleness/mean": fmean(ages), "rollout/weight_staleness/max": float(max(ages))} | counts
 
 
-def canary_metrics(passed: int, failed: int) -> Metrics:
+def canary_metrics(passed: int, failed: int) -> StepMetrics:
     """Reference fixes graded since the attempt began, and the rate of those that pass."""
     total = passed + failed
     return {"sandbox/gold_canary_pass_rate": passed / total, "sandbox/gold_canaries": float(total)} if total else {}
 
 
-def unused_prefetch_metrics(unused_prefetch: UnusedPrefetch) -> Metrics:
+def unused_prefetch_metrics(unused_prefetch: UnusedPrefetch) -> StepMetrics:
     """Prefetched sandboxes that no episode used, since the attempt began."""
     return {
         "sandbox/prefetch_unused_groups": float(unused_prefetch.groups),
@@ -148,7 +150,7 @@ def unused_prefetch_metrics(unused_prefetch: UnusedPrefetch) -> Metrics:
     }
 
 
-def _rewards(valid: Sequence[Rollout]) -> Metrics:
+def _rewards(valid: Sequence[Rollout]) -> StepMetrics:
     if not valid:
         return {}
     return {
@@ -160,7 +162,7 @@ def _rewards(valid: Sequence[Rollout]) -> Metrics:
     }
 
 
-def _lengths(valid: Sequence[Rollout]) -> Metrics:
+def _lengths(valid: Sequence[Rollout]) -> StepMetrics:
     lengths = [rollout.sampled_tokens for rollout in valid]
     if not lengths:
         return {}
@@ -174,12 +176,12 @@ def _lengths(valid: Sequence[Rollout]) -> Metrics:
     }
 
 
-def _agent(valid: Sequence[Rollout]) -> Metrics:
+def _agent(valid: Sequence[Rollout]) -> StepMetrics:
     if not valid:
         return {}
     turns = [rollout.turns for rollout in valid]
     calls = [rollout.commands for rollout in valid]
-    metrics: Metrics = {
+    metrics: StepMetrics = {
         "agent/turns_mean": fmean(turns),
         "agent/turns_sum": float(sum(turns)),
         "agent/tool_calls_mean": fmean(calls),
@@ -193,7 +195,7 @@ def _agent(valid: Sequence[Rollout]) -> Metrics:
     return metrics | {name: float(count) for name, count in counts.items()}
 
 
-def _endings(rollouts: Sequence[Rollout]) -> Metrics:
+def _endings(rollouts: Sequence[Rollout]) -> StepMetrics:
     """How episodes ended, those that infrastructure ended included."""
     endings = Counter(f"agent/exit_status/{rollout.exit_status or 'none'}" for rollout in rollouts)
     destroyed = (r.error_code for r in rollouts if r.valid and r.exit_status == SANDBOX_DESTROYED)
@@ -201,7 +203,7 @@ def _endings(rollouts: Sequence[Rollout]) -> Metrics:
     return {name: float(count) for name, count in endings.items()}
 
 
-def _judge(valid: Sequence[Rollout]) -> Metrics:
+def _judge(valid: Sequence[Rollout]) -> StepMetrics:
     scores = [score for rollout in valid for score in rollout.step_scores.values()]
     unscored = sum(rollout.unscored_steps for rollout in valid)
     if not scores and not unscored:
@@ -210,10 +212,10 @@ def _judge(valid: Sequence[Rollout]) -> Metrics:
     return metrics | ({"judge/step_score_mean": fmean(scores)} if scores else {})
 
 
-def _times(valid: Sequence[Rollout]) -> Metrics:
+def _times(valid: Sequence[Rollout]) -> StepMetrics:
     """Means of the episodes' own seconds and ratios; `total_time` is the agent's run and the grading after it."""
     times = [time_metrics(r.turns, r.seconds, eval_time=r.seconds.get("grading")) for r in valid]
-    metrics: Metrics = {}
+    metrics: StepMetrics = {}
     for time, name in AGENT_TIMES.items():
         if values := [each[time] for each in times if time in each]:
             metrics[f"agent/{name}"] = fmean(values)
@@ -225,7 +227,7 @@ def _times(valid: Sequence[Rollout]) -> Metrics:
     return metrics | _exec_overhead([rollout for rollout in valid if "exec" in rollout.seconds])
 
 
-def _exec_overhead(timed: Sequence[Rollout]) -> Metrics:
+def _exec_overhead(timed: Sequence[Rollout]) -> StepMetrics:
     """Seconds of transport to sandboxes and back, as means over all turns and over all commands."""
     turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.commands for rollout in timed)
     overhead = sum(rollout.seconds["exec"] for rollout in timed)
@@ -233,14 +235,14 @@ def _exec_overhead(timed: Sequence[Rollout]) -> Metrics:
     return metrics | ({"sandbox/exec_latency_mean": overhead / commands} if commands else {})
 
 
-def _engine(valid: Sequence[Rollout]) -> Metrics:
+def _engine(valid: Sequence[Rollout]) -> StepMetrics:
     """The servers' usage of the requests, seconds per request; queue and first token where the servers measure them."""
     usages = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
     if not usages:
         return {}
     total = {name: sum(usage.get(name, 0.0) for usage in usages) for name in {*chain.from_iterable(usages)}}
     requests, prompt, cached = total["requests"], total.get("prompt_tokens", 0.0), total.get("cached_tokens", 0.0)
-    metrics: Metrics = {
+    metrics: StepMetrics = {
         "perf/request/count": requests,
         "rollout/prefix_cache_hit_rate": cached / max(prompt, 1.0),
         "rollout/avg_cached_tokens_per_sample": cached / len(usages),
@@ -253,7 +255,7 @@ def _engine(valid: Sequence[Rollout]) -> Metrics:
     return metrics
 
 
-def _sandbox(rollouts: Sequence[Rollout]) -> Metrics:
+def _sandbox(rollouts: Sequence[Rollout]) -> StepMetrics:
     if not rollouts:
         return {}
     metrics = lost_episode_metrics(len(rollouts), Counter(r.error_code or "unknown" for r in rollouts if not r.valid))
@@ -271,7 +273,7 @@ def _sandbox(rollouts: Sequence[Rollout]) -> Metrics:
     return metrics | _starts(rollouts)
 
 
-def _starts(rollouts: Iterable[Rollout]) -> Metrics:
+def _starts(rollouts: Iterable[Rollout]) -> StepMetrics:
     """The seconds from a group's creation to ready, by part."""
     measured = [rollout.waits for rollout in rollouts if rollout.waits]
     if not measured:
@@ -282,7 +284,7 @@ def _starts(rollouts: Iterable[Rollout]) -> Metrics:
     return metrics | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in measured)}
 
 
-def _grading(rollouts: Sequence[Rollout]) -> Metrics:
+def _grading(rollouts: Sequence[Rollout]) -> StepMetrics:
     graded = [rollout for rollout in rollouts if rollout.verdict]
     if not graded:
         return {}

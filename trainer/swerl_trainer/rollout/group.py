@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Literal
 
 from swerl_agent.episode import TokenSegment
-
-Purpose = Literal["train", "evaluation"]
+from swerl_agent.tasks import Purpose
 
 
 @dataclass(frozen=True)

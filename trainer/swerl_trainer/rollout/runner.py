@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 from swerl_agent.episode import PROMPT_FAILED, NoRepository, PromptError
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, NodeCounts
-from swerl_agent.tasks import TaskError
+from swerl_agent.tasks import Purpose, TaskError
 from swerl_kube.logs import log_ids
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
@@ -24,7 +24,6 @@ from swerl_trainer.rollout.group import (
     DiscardGroup,
     DispatchAction,
     GroupRequest,
-    Purpose,
     Rollout,
     StartMembers,
     StepGroups,

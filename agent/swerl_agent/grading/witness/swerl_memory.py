@@ -60,7 +60,7 @@ def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]
     return found
 
 
-class _Names:
+class _Bindings:
     """What a module binds at its top, once each.
 
     Functions without decorators, classes and the methods they define, literals, and names of other modules.
@@ -230,7 +230,7 @@ def helpers(facts: RunFacts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]]
     found, gone = [], []
     for module, path, what in _modules(facts):
         try:
-            names = _Names(_read(path))
+            names = _Bindings(_read(path))
             for name in [name for name in names.all() if name in vars(module)]:
                 value = vars(module)[name]
                 found.append(_entry(what, vars(module), name, value))

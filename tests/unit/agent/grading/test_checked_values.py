@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from swerl_agent.grading.alterations import Function, Names, TestSource, edited
 from swerl_agent.grading.checked_values import checked_values
-from swerl_agent.grading.replaced_values import KINDS, MAX_VALUES, Kind, changed, changes, replaced
+from swerl_agent.grading.replaced_values import KINDS, MAX_VALUES, ReplacementKind, changed, changes, replaced
 
 CHANCE = random.Random(7)
 FORMS = {  # a check, and the texts of its values in their order
@@ -181,7 +181,7 @@ def test_rounded_constant_gets_a_plausible_value_but_none_near_it(check: str) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [True, 5, 0.5, "text", "1", "", b"bytes", [1], (1, "a"), {"a": 1}, [], None])
-def test_value_that_is_computed_and_has_no_tolerance_gets_all_kinds(kind: Kind, value: object) -> None:
+def test_value_that_is_computed_and_has_no_tolerance_gets_all_kinds(kind: ReplacementKind, value: object) -> None:
     source, node = body_of("assert f(7, 1.5, 'b', b'c') == expected")
     (checked,) = checked_values(source, node)
     edit = replaced(source, node, checked, CHANCE, kind)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.predictions import Prediction, PredictionError, ReportFolder, read_predictions, summary
-from swerl_agent.grading.verdict import Status
+from swerl_agent.grading.verdict import VerdictStatus
 
 ROW = {"instance_id": "o__r-1", "model_name_or_path": "org/model", "model_patch": "diff"}
 
@@ -99,7 +99,7 @@ def test_what_infrastructure_or_a_limit_decided_is_graded_again(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("status", ["resolved", "unresolved", "patch_apply_failed", "policy_blocked"])
-def test_what_the_patch_decided_is_not_graded_again(tmp_path: Path, status: Status) -> None:
+def test_what_the_patch_decided_is_not_graded_again(tmp_path: Path, status: VerdictStatus) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "m", "diff")
     report = folder.write(prediction, Verdict(status, {"oom_kills": 0}))
     assert folder.done(prediction) == report

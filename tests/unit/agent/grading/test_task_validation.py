@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Verdict
-from swerl_agent.grading.task_validation import Kind, TaskValidation, ValidationJournal, ValidationRun
-from swerl_agent.grading.verdict import Status
+from swerl_agent.grading.task_validation import TaskValidation, ValidationJournal, ValidationKind, ValidationRun
+from swerl_agent.grading.verdict import VerdictStatus
 from swerl_agent.tasks import GroundTruth, Task, TaskError
 from swerl_agent.tasks.quarantine import Quarantined, read_quarantine, update_quarantine
 
 TASK = Task("o__r-1", "o/r", "0" * 40, "1", "It breaks.", "image", GroundTruth("sh", "gold", "", ("t::a",), ("t::b",)))
 
 
-def run(kind: Kind, status: Status, *failed: str) -> ValidationRun:
+def run(kind: ValidationKind, status: VerdictStatus, *failed: str) -> ValidationRun:
     tests = {"FAIL_TO_PASS": {"success": [], "failure": list(failed)}, "PASS_TO_PASS": {"success": [], "failure": []}}
     return ValidationRun.of(TASK, kind, Verdict(status, {"tests_status": tests, "seconds": 1.5}, detail="why"))
 

@@ -17,7 +17,7 @@ from swerl_operator.sandboxes.store import GroupRecord
 
 Records = Callable[..., GroupRecord]
 Due = Callable[..., float | None]
-Status = dict[str, Any]
+StatusBody = dict[str, Any]
 Pods = Callable[..., ParsedPod]
 SETTINGS = SandboxSettings()
 NOW = 1_000_000.0
@@ -31,7 +31,9 @@ def status_of(record: GroupRecord, now: float = NOW) -> dict[str, Any]:
 def due(record: Records) -> Due:
     """When the status `desired` is written over `written`."""
 
-    def time_of(writes: StatusWrites, written: Status, desired: Status, replicas: int, now: float) -> float | None:
+    def time_of(
+        writes: StatusWrites, written: StatusBody, desired: StatusBody, replicas: int, now: float
+    ) -> float | None:
         built = record(spec={"replicas": replicas}, status=written, writes=writes)
         return write_time(built, desired, now, SETTINGS)
 
