@@ -14,7 +14,7 @@ from .shape import ModelShape
 
 SHARED_FRACTION = 0.5  # of a GPU that the trainer uses in turn; the rest is the trainer's
 OWN_FRACTION = 0.85  # what SGLang reserves by default of a GPU with 80 GB, about
-ASLEEP = 2 * GIB  # CUDA context and graphs of an engine that gave its memory back
+RELEASED_ENGINE_BYTES = 2 * GIB  # CUDA context and graphs of an engine that gave its memory back
 GPU_PROCESS = 6 * GIB  # host memory of an engine, per GPU
 CPU_PROCESS = 2 * GIB  # host memory of an engine without a GPU, beside its weights
 

@@ -14,7 +14,7 @@ from typing import Literal
 from swerl_api import AlgorithmSpec, JudgeSpec, Resources, SweRLJobSpec
 from swerl_api.quantity import parse_quantity
 
-from .engine import ASLEEP, EngineMemory, EngineSettings, engine_memory, engine_problems
+from .engine import RELEASED_ENGINE_BYTES, EngineMemory, EngineSettings, engine_memory, engine_problems
 from .layout import Layout, division_problems
 from .memory import GIB, PHASES, Memory, Phase, TrainingSettings, rank_memory
 from .shape import ModelShape
@@ -183,7 +183,9 @@ def _with_engine(
         return dict(ranks)
     awake = served.weights if machines.gpu_memory is None else int(engine.fraction * machines.gpu_memory)
     return {
-        phase: Memory({**memory.gpu, "engine": ASLEEP + (awake if phase == "switch" else 0)}, memory.host)
+        phase: Memory(
+            {**memory.gpu, "engine": RELEASED_ENGINE_BYTES + (awake if phase == "switch" else 0)}, memory.host
+        )
         for phase, memory in ranks.items()
     }
 

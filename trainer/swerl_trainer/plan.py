@@ -93,7 +93,7 @@ def report(spec: SweRLJobSpec, models: Models, machines: Machines) -> int:
         print(plan_text(spec, models.policy, plan))
         for warning in plan.warnings:
             print(f"warning  {warning}")
-    return _conclude(refusal(spec, models, machines))
+    return _print_result(refusal(spec, models, machines))
 
 
 def report_engines(spec: SweEvalSpec, shape: ModelShape | None, machines: Machines) -> int:
@@ -102,7 +102,7 @@ def report_engines(spec: SweEvalSpec, shape: ModelShape | None, machines: Machin
         return _unknown()
     text, problems = evaluation_plan(spec, shape, machines)
     print(text)
-    return _conclude("; ".join(problems))
+    return _print_result("; ".join(problems))
 
 
 def _unknown() -> int:
@@ -110,7 +110,7 @@ def _unknown() -> int:
     return 2
 
 
-def _conclude(refused: str | None) -> int:
+def _print_result(refused: str | None) -> int:
     print(f"refused  {refused}" if refused else "fits")
     return 1 if refused else 0
 

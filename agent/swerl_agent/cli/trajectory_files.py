@@ -31,7 +31,7 @@ output_option = click.option("--output", type=PATH, required=True, metavar="FOLD
 async def export_folder(options: Options) -> int:
     """Write the episodes. Exit codes: 0 all, 2 all but those named on stderr."""
     count = export_trajectories(
-        options.folder, options.output, options.format, tokens=not options.no_tokens, on_error=_complain
+        options.folder, options.output, options.format, tokens=not options.no_tokens, on_error=_print_error
     )
     written = [str(path) for path in count.written]
     summary = f"{count.episodes} episodes exported" + (f", {count.failed} left out" if count.failed else "")
@@ -53,12 +53,12 @@ async def export_folder(options: Options) -> int:
 async def import_files(options: Options) -> int:
     """Store the trajectories. Exit codes: 0 all, 2 all but those named on stderr."""
     verdicts = harness_verdicts(options.report) if options.report else {}
-    count = import_trajectories(options.path, options.output, verdicts=verdicts, on_error=_complain)
+    count = import_trajectories(options.path, options.output, verdicts=verdicts, on_error=_print_error)
     known = f", {count.known} were there before" if count.known else ""
     summary = f"{count.episodes} trajectories imported{known}" + (f", {count.failed} left out" if count.failed else "")
     print_result(options, {"episodes": count.episodes, "known": count.known, "left_out": count.failed}, [summary])
     return 2 if count.failed else 0
 
 
-def _complain(error: TrajectoryError) -> None:
+def _print_error(error: TrajectoryError) -> None:
     print(f"swerl: {error}", file=sys.stderr)

@@ -49,7 +49,7 @@ class ConsoleAccess:
         """Whether only this machine can reach it."""
         return self.host in LOOPBACK
 
-    def knows(self, header: str) -> bool:
+    def accepts_host(self, header: str) -> bool:
         """Whether a Host header names this console."""
         name = _PORT.sub("", header).strip("[]").lower()
         own = LOOPBACK | self.names | {self.host}
@@ -77,7 +77,7 @@ def access_control(access: ConsoleAccess) -> Middleware:
         return response
 
     async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not access.knows(request.headers.get("Host", "")):
+        if not access.accepts_host(request.headers.get("Host", "")):
             return web.Response(status=421, text="The Host header has a foreign name. To allow it: --allow-host NAME\n")
         given, authenticator = request.query.get(PARAMETER), access.authenticator
         if (

@@ -11,7 +11,7 @@ from .visitors import KubernetesToken
 
 LONGEST_IN_COOKIE = 4000  # characters; browsers drop a longer cookie without a word
 TOO_LONG = "This token is too long for a browser's cookie: use one of `kubectl create token`, or a proxy."
-FROM_HERE = {None, "same-origin", "none"}  # Sec-Fetch-Site: None from programs and old browsers
+SAME_ORIGIN = {None, "same-origin", "none"}  # Sec-Fetch-Site: None from programs and old browsers
 
 
 class Login:
@@ -26,7 +26,7 @@ class Login:
 
     async def enter(self, request: web.Request) -> web.Response:
         """Back to the page that was asked for, or the form with what is wrong."""
-        if request.headers.get("Sec-Fetch-Site") not in FROM_HERE:
+        if request.headers.get("Sec-Fetch-Site") not in SAME_ORIGIN:
             raise web.HTTPForbidden(text="The form of another site cannot log in here.\n")
         given = await request.post()
         token, following = str(given.get("token", "")).strip(), str(given.get("next", "/"))

@@ -28,7 +28,7 @@ SHARED = (
     "csi.weka.io",
 )
 RWX_REMEDY = "see docs/clusters.md: Filestore (GKE), EFS or FSx (EKS), Azure Files (AKS), NFS or CephFS elsewhere"
-NEARLY = 0.9  # of a quota
+NEAR_LIMIT = 0.9  # of a quota
 
 
 def storage_classes(classes: Sequence[Json], node_count: int) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def quotas(found: Iterable[Json]) -> Iterator[Finding]:
         shares = {name: float(used.get(name, 0)) / float(most) if most else 1.0 for name, most in hard.items()}
         if full := [name for name, share in shares.items() if share >= 1]:
             yield _quota(quota, "failed", "has nothing left of", full)
-        if near := [name for name, share in shares.items() if NEARLY <= share < 1]:
+        if near := [name for name, share in shares.items() if NEAR_LIMIT <= share < 1]:
             yield _quota(quota, "warning", "is nearly used:", near)
 
 

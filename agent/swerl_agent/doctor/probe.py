@@ -34,7 +34,7 @@ LIFETIME_SECONDS = 600
 COMMANDS = 20  # whose time is measured
 SLOW_COMMAND = 0.3  # seconds
 PROBE_LABEL = "swerl.dev/doctor"
-HOPELESS = (PULL_REASONS - {"ErrImagePull"}) | PULL_PAUSES | START_REASONS
+FINAL_WAITING_REASONS = (PULL_REASONS - {"ErrImagePull"}) | PULL_PAUSES | START_REASONS
 NETWORKING = "networking.k8s.io/v1"
 
 
@@ -211,7 +211,7 @@ async def _started(client: KubeClient, pod: Json, settings: ProbeSettings) -> tu
         late = time.monotonic() - started > settings.start_seconds
         if (
             late
-            or reason in HOPELESS
+            or reason in FINAL_WAITING_REASONS
             or "no runtime for" in event
             or (reason in PULL_REASONS and "not found" in message)
         ):

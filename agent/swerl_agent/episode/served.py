@@ -19,8 +19,8 @@ from .engine import EndpointError
 
 INFO = ("/model_info", "/get_model_info")  # the newer name first
 LIST = "/v1/models"
-LOOK = aiohttp.ClientTimeout(total=10)
-SAYS_NOTHING = ("", "unknown", "default", "none")
+REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=10)
+PLACEHOLDER_NAMES = ("", "unknown", "default", "none")
 _SNAPSHOT = re.compile(r".*models--(.+?)/snapshots/[^/]+")  # where the Hugging Face cache keeps org--name
 CHANGE_MODEL = "--model, or model.endpoint.model of a SweEval"
 CHANGE_TOKENIZER = "--tokenizer, or model.endpoint.tokenizer of a SweEval"
@@ -50,12 +50,12 @@ async def served(base_url: str, http: aiohttp.ClientSession) -> Served:
     base = base_url.rstrip("/")
     info: Mapping[str, Any] = {}
     for path in INFO:
-        if info := await _look(http, base + path):
+        if info := await _get_json(http, base + path):
             break
-    listed = (await _look(http, base + LIST)).get("data")
+    listed = (await _get_json(http, base + LIST)).get("data")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     names = [info.get("served_model_name"), info.get("model_path"), *(entry.get("id") for entry in entries)]
-    known_names = [name for name in names if isinstance(name, str) and name.lower() not in SAYS_NOTHING]
+    known_names = [name for name in names if isinstance(name, str) and name.lower() not in PLACEHOLDER_NAMES]
     architectures = info.get("architectures")
     return Served(
         tuple(dict.fromkeys(known_names)),
@@ -88,9 +88,9 @@ def _same(one: str, other: str) -> bool:
     return first == second or first.rpartition("/")[2] == second.rpartition("/")[2]
 
 
-async def _look(http: aiohttp.ClientSession, url: str) -> Mapping[str, Any]:
+async def _get_json(http: aiohttp.ClientSession, url: str) -> Mapping[str, Any]:
     try:
-        async with http.get(url, timeout=LOOK) as response:
+        async with http.get(url, timeout=REQUEST_TIMEOUT) as response:
             found = json.loads(await response.text("utf-8", "replace")) if response.status == 200 else {}
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return {}

@@ -125,7 +125,7 @@ def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         if message.get("role") == "assistant":
             messages.append(_assistant(blocks(message.get("content"), where), where))
         elif message.get("role") in ("user", "system"):
-            messages += _asked(message["role"], blocks(message.get("content"), where), where)
+            messages += _user_messages(message["role"], blocks(message.get("content"), where), where)
         else:
             raise unsupported(f"{where}.role", message.get("role"))
     return messages
@@ -135,7 +135,7 @@ def _is_attribution(block: Mapping[str, Any]) -> bool:
     return str(block.get("text") or "").startswith(ATTRIBUTION)
 
 
-def _asked(role: str, content: list[Mapping[str, Any]], where: str) -> Iterator[dict[str, Any]]:
+def _user_messages(role: str, content: list[Mapping[str, Any]], where: str) -> Iterator[dict[str, Any]]:
     """Results of tools as messages of their own, and the other blocks as one message."""
     texts: list[str] = []
     for number, block in enumerate(content):

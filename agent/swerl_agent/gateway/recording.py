@@ -32,7 +32,7 @@ class Recording(ABC):
     def __init__(self, spec: AgentSpec) -> None:
         self._spec = spec
         self._deadline = asyncio.get_running_loop().time() + spec.episode_timeout_seconds
-        self._asked: set[asyncio.Task[Body]] = set()
+        self._requests: set[asyncio.Task[Body]] = set()
         self._calls = 0  # admitted
         self._closed = False
         self.stored: dict[str, list[dict[str, Any]]] = {}  # conversations by the id of the response that ends them
@@ -68,8 +68,8 @@ class Recording(ABC):
         work = self._begin(request, body)
         self._calls += 1
         asking = asyncio.create_task(self._in_time(work))
-        self._asked.add(asking)
-        asking.add_done_callback(self._asked.discard)
+        self._requests.add(asking)
+        asking.add_done_callback(self._requests.discard)
         await asyncio.wait({asking})  # a disconnected client does not cancel it
         if asking.cancelled():
             raise closed()
@@ -79,7 +79,7 @@ class Recording(ABC):
     def close(self) -> None:
         """End the episode; requests under way are refused."""
         self._closed = True
-        for asking in self._asked:
+        for asking in self._requests:
             asking.cancel()
         self.lost.cancel()
 

@@ -23,7 +23,7 @@ from .verdict import Verdict
 LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")  # as the witness writes digests
 LeftWithReference = Callable[[Task], Awaitable[tuple[str, ...] | None]]
 _VARIES = re.compile(r"\bg?[0-9a-f]{7,}\b|\d+")  # in names and lines: versions, commits, dates, numbers of lines
-_DULL = re.compile(r"(?:\d+ lines|\[[^]]*\])$")  # that says less of a file than its other lines
+_GENERIC = re.compile(r"(?:\d+ lines|\[[^]]*\])$")  # that says less of a file than its other lines
 # Where setuptools' finder of an editable package looks for it.
 _FINDER = re.compile(r"__editable__\w*_finder\.py: (?:MAPPING|NAMESPACES)\b[^=]*=\s*(?P<value>.+)$")
 
@@ -48,7 +48,7 @@ def findings(entries: Sequence[str]) -> list[str]:
     """Entries in words, one for each file."""
     found: dict[str, str] = {}
     parts = [entry.partition(": ") for entry in entries]
-    for path, _, what in sorted(parts, key=lambda part: bool(_DULL.match(part[2]))):
+    for path, _, what in sorted(parts, key=lambda part: bool(_GENERIC.match(part[2]))):
         words = f"wrote {path}" if what.startswith("written") else f"left in {path}: {what[:200]}"
         found.setdefault(path, f"an installation step {words}")
     return [*found.values()][:MAX_NAMED]

@@ -18,7 +18,7 @@ from swerl_kube.pod_loss import container_status, disruption
 from .manifests import CONTAINER
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
-LOG_SILENCE = 300.0  # seconds without a byte after which a followed log is opened again
+LOG_IDLE_TIMEOUT = 300.0  # seconds without a byte after which a followed log is opened again
 
 
 @dataclass(frozen=True)
@@ -100,4 +100,4 @@ class PodWatch:
 
 def follow_log(client: KubeClient, namespace: str, pod: str) -> AsyncIterator[bytes]:
     """The grading container's log from its start, as it grows, until the container ends. Raises KubeError."""
-    return client.follow_logs(namespace, pod, container=CONTAINER, silence=LOG_SILENCE)
+    return client.follow_logs(namespace, pod, container=CONTAINER, silence=LOG_IDLE_TIMEOUT)

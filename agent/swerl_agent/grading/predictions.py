@@ -158,7 +158,7 @@ def summary(
         EMPTY_PATCH: [name for name, report in reports.items() if not report["patch_exists"]],
         ERROR: [name for name, report in reports.items() if report["status"] == "infra_error"],
         "tampering": [name for name, report in reports.items() if report.get("tampering")],
-        "unwitnessed": [name for name, report in reports.items() if _by_the_log_alone(report)],
+        "unwitnessed": [name for name, report in reports.items() if _is_unwitnessed(report)],
         "unknown": unknown,
     }
     return {**harness_summary(ids, total), "schema_version": 2}
@@ -168,7 +168,7 @@ def _graded(report: Mapping[str, Any]) -> bool:
     return bool(report["patch_exists"]) and report["status"] != "infra_error"
 
 
-def _by_the_log_alone(report: Mapping[str, Any]) -> bool:
+def _is_unwitnessed(report: Mapping[str, Any]) -> bool:
     return bool(report["resolved"]) and not report.get("witnessed")
 
 

@@ -71,26 +71,26 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
     if outcome.isolation.startswith("reached"):
         raise Infrastructure(f"grading Pod: {reachability_problem(outcome.isolation[8:].replace(', ', chr(10)))}")
-    facts = _facts(outcome, failures)
+    run_fields = _run_fields(outcome, failures)
     text = outcome.log.decode("utf-8", "replace")
     if outcome.stage == "apply_failed":
-        return Verdict("patch_apply_failed", facts, detail=f"git: {text[-APPLY_LOG_CHARS:].strip()}")
+        return Verdict("patch_apply_failed", run_fields, detail=f"git: {text[-APPLY_LOG_CHARS:].strip()}")
     if outcome.stage == "git_changed":
-        return Verdict("policy_blocked", facts, detail="the patch changes files of .git")
+        return Verdict("policy_blocked", run_fields, detail="the patch changes files of .git")
     if outcome.stage != "eval":
         raise Infrastructure(f"image {task.image}: {STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
-    if not facts["shielded"] and not allow_unshielded:
+    if not run_fields["shielded"] and not allow_unshielded:
         raise Infrastructure(f"image {task.image}: {UNSHIELDED}")
     try:
-        return _from_log(task, outcome, facts)
+        return _from_log(task, outcome, run_fields)
     except MemoryError:
         raise  # this process's limit, which says nothing of the log
     except Exception as error:  # swebench's parsers raise what they like on output that they do not know
         words = f"the log cannot be read by {task.ground_truth.log_parser}: {type(error).__name__}: {error}"
-        return Verdict("unresolved", facts | {"resolved": False, "parser_error": True}, detail=words)
+        return Verdict("unresolved", run_fields | {"resolved": False, "parser_error": True}, detail=words)
 
 
-def _facts(outcome: Report, failures: int) -> dict[str, Any]:
+def _run_fields(outcome: Report, failures: int) -> dict[str, Any]:
     return {
         "seconds": round(outcome.seconds, 3),
         "log_bytes": outcome.total_bytes,
@@ -106,8 +106,8 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
     }
 
 
-def _from_log(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
-    report = grade_log(task, outcome.log) | facts
+def _from_log(task: Task, outcome: Report, run_fields: dict[str, Any]) -> Verdict:
+    report = grade_log(task, outcome.log) | run_fields
     if outcome.left_out and not witnessed_runner(task):
         report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass
     witness = _witness(task, outcome)

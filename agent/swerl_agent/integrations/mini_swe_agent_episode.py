@@ -97,11 +97,11 @@ class MiniSweAgent:
                 model = self._model(request.endpoint, request.spec)
                 agent = DefaultAgent(model, environment, **self._agent(request.spec))
                 result = agent.run(request.task.problem_statement)
-                settle = partial(_settle, agent_exit, _agent_exit(agent, result, environment))
+                set_outcome = partial(_set_outcome, agent_exit, _agent_exit(agent, result, environment))
             except Exception as error:
-                settle = partial(_settle, agent_exit, failed_template(error, self.config) or error)
+                set_outcome = partial(_set_outcome, agent_exit, failed_template(error, self.config) or error)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(set_outcome)
 
         threading.Thread(target=run_agent, name=f"mini-swe-agent {request.task.instance_id}", daemon=True).start()
         return await agent_exit
@@ -199,7 +199,7 @@ def _agent_exit(agent: DefaultAgent, result: Mapping[str, Any], environment: She
     return replace(agent_exit, submission=environment.last) if agent_exit.exit_status == "submitted" else agent_exit
 
 
-def _settle(future: asyncio.Future[AgentExit], outcome: AgentExit | Exception) -> None:
+def _set_outcome(future: asyncio.Future[AgentExit], outcome: AgentExit | Exception) -> None:
     if future.done():  # the episode has ended meanwhile
         return
     if isinstance(outcome, Exception):

@@ -60,7 +60,7 @@ def job_text(outline: JobOutline) -> str:
 
 def _spec(outline: JobOutline) -> dict[str, Any]:
     """The spec, in a layout that fits where one is known."""
-    spec = _draft(outline)
+    spec = _base_spec(outline)
     parsed = SweRLJobSpec.model_validate(spec)
     models = known_models(parsed)
     if models.policy is None or refusal(parsed, models, outline.machines) is None:
@@ -72,7 +72,7 @@ def _spec(outline: JobOutline) -> dict[str, Any]:
     return spec
 
 
-def _draft(outline: JobOutline) -> dict[str, Any]:
+def _base_spec(outline: JobOutline) -> dict[str, Any]:
     episodes = outline.prompts_per_step * outline.group_size
     spec: dict[str, Any] = {
         "model": {"source": source(outline.model), "dtype": "bfloat16" if outline.gpus else "float32"},

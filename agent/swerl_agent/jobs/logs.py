@@ -28,7 +28,7 @@ FILES: Mapping[str, str] = {  # source -> files in logs/<attempt>
 ROLES: Mapping[str, str] = {"sandbox": ROLE_SANDBOX, "grading": ROLE_GRADING}
 SOURCES: tuple[str, ...] = (*FILES, *ROLES)
 LONGEST_LINE = 1 << 16  # bytes
-SILENCE = 24 * 3600.0  # seconds that a followed log may have no line
+LOG_IDLE_TIMEOUT = 24 * 3600.0  # seconds that a followed log may have no line
 QUEUE_LINES = 1000
 
 
@@ -160,7 +160,9 @@ async def _container(client: KubeClient, pod: Json, request: LogRequest, queue: 
     metadata, container = pod["metadata"], pod["spec"]["containers"][0]["name"]
     try:
         if request.follow:
-            stream = client.follow_logs(metadata["namespace"], metadata["name"], container=container, silence=SILENCE)
+            stream = client.follow_logs(
+                metadata["namespace"], metadata["name"], container=container, silence=LOG_IDLE_TIMEOUT
+            )
             async for line in split_lines(stream):
                 await queue.put(LogLine(metadata["name"], line))
             return

@@ -80,13 +80,13 @@ def _blocking(status: SweRLJobStatus) -> list[Cause]:
         return []
     found = [each for type in STAGES if (each := find_condition(status.conditions, type)) and each.status == "False"]
     failed_before = status.failures and training is not None and training.message
-    causes = [Cause.of(each, _worded(each)) for each in found if each.type != JobCondition.TRAINING]
+    causes = [Cause.of(each, _explained(each)) for each in found if each.type != JobCondition.TRAINING]
     if failed_before and training is not None:
         causes.append(Cause.of(training, f"the attempt before failed: {training.message}"))
-    return causes or [Cause.of(each, _worded(each)) for each in found]
+    return causes or [Cause.of(each, _explained(each)) for each in found]
 
 
-def _worded(condition: Condition) -> str:
+def _explained(condition: Condition) -> str:
     words = WORDS.get(condition.reason, "")
     return ": ".join(filter(None, [words, condition.message])) or f"{condition.type} is {condition.status}"
 

@@ -108,7 +108,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "reward": "algorithm.reward",
     "numworkers": "rollout.workers",
 }
-LIKENESS = 0.75  # of difflib, from which a name counts as misspelt
+MIN_SIMILARITY = 0.75  # of difflib, from which a name counts as misspelt
 
 
 def remedy_for(path: str) -> str:
@@ -124,7 +124,7 @@ def remedy_for(path: str) -> str:
     elsewhere = [field for field in all_fields() if _bare(field.rpartition(".")[2]) == _bare(name)]
     if elsewhere:
         return f"it belongs to spec.{' or spec.'.join(sorted(elsewhere, key=len)[:2])}"
-    if close := difflib.get_close_matches(name, siblings, 1, LIKENESS):
+    if close := difflib.get_close_matches(name, siblings, 1, MIN_SIMILARITY):
         return f"use spec.{parent + '.' if parent else ''}{close[0]}"
     choices = ", ".join(sorted(siblings)) if siblings else "none"
     return f"leave it out; fields there: {choices}"

@@ -77,7 +77,7 @@ async def validate(
         found.unchecked.append("rules between fields and named objects: no cluster was asked")
     else:
         await _ask_server(found, client, namespace, job)
-        await _look_for_objects(found, client, namespace, job["spec"], beside)
+        await _check_objects(found, client, namespace, job["spec"], beside)
         spec = SweRLJobSpec.model_validate(job["spec"])
         too_large, unchecked = await capacity_faults(client, namespace, spec, nodes)
         found.faults += too_large
@@ -156,7 +156,7 @@ def _not_found(namespace: str, message: str) -> Fault:
     return Fault("apiVersion", shown(API_VERSION), "the cluster does not serve SweRLJobs", remedy)
 
 
-async def _look_for_objects(
+async def _check_objects(
     found: Validation, client: KubeClient, namespace: str, spec: Json, beside: Sequence[Json]
 ) -> None:
     coming = {(each.get("kind"), (each.get("metadata") or {}).get("name")) for each in beside}

@@ -162,7 +162,7 @@ class LeaseKeeper:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._hold())
+            asyncio.run(self._renew_until_released())
         except Exception as error:
             self.lost.set_exception(LeaseLost(self._failure_message(error)))
             self._held.set()  # ends wait_held
@@ -178,7 +178,7 @@ class LeaseKeeper:
             return True
         return time.monotonic() - self._renewed > max(DEFAULT_SETTINGS.reconnect_window, self._duration)
 
-    async def _hold(self) -> None:
+    async def _renew_until_released(self) -> None:
         async with KubeClient.from_environment(self._kubeconfig) as client:
             self._renewed = time.monotonic()
             while not self._stopping.is_set():

@@ -133,12 +133,12 @@ class SandboxWatch:
                     self._objects.pop(key, None)
                 else:
                     self._objects[key] = event.object
-                self._wake(key)
+                self._notify(key)
         except KubeError as error:
             self._failure = error
             for key in list(self._waiters):
-                self._wake(key)
+                self._notify(key)
 
-    def _wake(self, key: tuple[str, str]) -> None:
+    def _notify(self, key: tuple[str, str]) -> None:
         for waiter in self._waiters.get(key, ()):
             waiter.set()

@@ -126,7 +126,7 @@ def read_request(data: bytes, defaults: RequestDefaults) -> RunRequest:
     try:
         body = _RunBody.model_validate(values)
     except ValidationError as error:
-        raise InvalidRequest("; ".join(_said(one) for one in error.errors())) from error
+        raise InvalidRequest("; ".join(_field_error(one) for one in error.errors())) from error
     engine = body.engine or defaults.engine
     if body.engine is not None and not defaults.allows(body.engine):
         raise InvalidRequest(f"field sglang_url: {body.engine} is not an engine of this server; see --allow-engine")
@@ -156,5 +156,5 @@ def _object(data: bytes) -> dict[str, Any]:
     return values
 
 
-def _said(error: Any) -> str:
+def _field_error(error: Any) -> str:
     return f"field {'.'.join(map(str, error['loc']))}: {error['msg']}"

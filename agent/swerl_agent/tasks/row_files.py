@@ -39,7 +39,7 @@ class UnreadRow:
         """The row, whatever its shape (see `row_of`); raises TaskError naming place and field."""
         try:
             row = row_of(self.read(), data_source=data_source, split=split)
-            return replace(row, columns=row.columns | self._other_half(row.columns.get("instance_id")))
+            return replace(row, columns=row.columns | self._grading_columns(row.columns.get("instance_id")))
         except TaskError:
             raise
         except ValueError as error:
@@ -54,7 +54,7 @@ class UnreadRow:
             raise TaskError(f"{missing}; copy it next to this one, or import the tasks again", self.where)
         return row
 
-    def _other_half(self, instance_id: Any) -> dict[str, Any]:
+    def _grading_columns(self, instance_id: Any) -> dict[str, Any]:
         if not self.grading:
             return {}
         if not isinstance(instance_id, str) or instance_id not in self.grading:

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .facts import (
+from .fields import integer, listed, mapping, number
+from .portable import given, iso_time, portable
+from .stored import StoredEpisode
+from .trajectory import Turn
+from .viewer_fields import (
     TOOL,
     agent_name,
     agent_version,
     answer_text,
     call_id,
-    command_facts,
+    command_fields,
     reasoning_of,
-    token_facts,
-    turn_facts,
+    token_fields,
+    turn_fields,
 )
-from .fields import integer, listed, mapping, number
-from .portable import given, iso_time, portable
-from .stored import StoredEpisode
-from .trajectory import Turn
 
 SCHEMA = "ATIF-v1.7"  # the lowest version that has every field below
 
@@ -62,7 +62,7 @@ def _answer(turn: Turn, segments: Sequence[Mapping[str, Any]], agent: str) -> di
         given(
             source_call_id=call_id(turn, command) if command else None,
             content=content,
-            extra=given(role=role, **(command_facts(command) if command else {})),
+            extra=given(role=role, **(command_fields(command) if command else {})),
         )
         for command, role, content in turn.results()
     ]
@@ -71,7 +71,7 @@ def _answer(turn: Turn, segments: Sequence[Mapping[str, Any]], agent: str) -> di
             "tool_call_id": call_id(turn, command),
             "function_name": TOOL,
             "arguments": {"command": command.action},
-            "extra": command_facts(command),
+            "extra": command_fields(command),
         }
         for command in turn.commands
     ]
@@ -84,7 +84,7 @@ def _answer(turn: Turn, segments: Sequence[Mapping[str, Any]], agent: str) -> di
         observation={"results": results} if results else None,
         metrics=_metrics(turn, segments),
         llm_call_count=1,
-        extra=turn_facts(turn) or None,
+        extra=turn_fields(turn) or None,
     )
 
 
@@ -100,7 +100,7 @@ def _metrics(turn: Turn, segments: Sequence[Mapping[str, Any]]) -> dict[str, Any
         completion_tokens=end - first,
         completion_token_ids=ids if known else None,
         logprobs=found if known and len(found) == len(ids) and None not in found else None,
-        extra=token_facts(turn, segments),
+        extra=token_fields(turn, segments),
     )
 
 

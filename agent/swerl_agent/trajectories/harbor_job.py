@@ -12,11 +12,11 @@ from typing import Any
 from swerl_agent.storage import file_name, write_atomic
 
 from .atif import atif
-from .facts import agent_name, agent_version, rewards
 from .fields import integer, mapping, number, text
 from .harbor_stats import HarborStats
 from .portable import given, iso_time, portable, portable_json, whole_text
 from .stored import StoredEpisode
+from .viewer_fields import agent_name, agent_version, rewards
 
 
 class HarborJob:

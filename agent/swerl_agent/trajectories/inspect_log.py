@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from .facts import UNKNOWN
 from .inspect_sample import inspect_sample, sample_id, summary_of
 from .portable import given, portable_json, whole_text
 from .stored import StoredEpisode
+from .viewer_fields import UNKNOWN
 
 VERSION = 2  # of inspect_ai's log format
 SCORER = "swerl"

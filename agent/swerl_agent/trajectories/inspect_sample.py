@@ -7,11 +7,21 @@ from typing import Any
 
 from swerl_agent.storage import file_name
 
-from .facts import TOOL, UNKNOWN, answer_text, call_id, command_facts, reasoning_of, rewards, token_facts, turn_facts
 from .fields import integer, mapping, number, text
 from .portable import given, iso_time, portable
 from .stored import StoredEpisode
 from .trajectory import Command, Trajectory, Turn
+from .viewer_fields import (
+    TOOL,
+    UNKNOWN,
+    answer_text,
+    call_id,
+    command_fields,
+    reasoning_of,
+    rewards,
+    token_fields,
+    turn_fields,
+)
 
 LIMITS = {  # exit statuses, as Inspect's limits
     "max_steps": "turn",
@@ -106,7 +116,7 @@ def _answer(turn: Turn, trajectory: Trajectory, model: str) -> dict[str, Any]:
         for command in turn.commands
     ]
     content = [{"type": "reasoning", "reasoning": thoughts}, {"type": "text", "text": said}] if thoughts else said
-    facts = {**turn_facts(turn), **token_facts(turn, trajectory.segments)}
+    metadata = {**turn_fields(turn), **token_fields(turn, trajectory.segments)}
     return given(
         id=f"m{turn.message}",
         role="assistant",
@@ -114,7 +124,7 @@ def _answer(turn: Turn, trajectory: Trajectory, model: str) -> dict[str, Any]:
         source="generate",
         model=model,
         tool_calls=calls or None,
-        metadata=facts or None,
+        metadata=metadata or None,
     )
 
 
@@ -123,7 +133,7 @@ def _result(turn: Turn, place: int, command: Command | None, role: str, content:
     name = f"m{turn.message}r{place}"
     if command is None:
         return {"id": name, "role": "user", "content": content, "metadata": {"role": role}}
-    facts = {"role": role, **command_facts(command)}
+    metadata = {"role": role, **command_fields(command)}
     return given(
         id=name,
         role="tool",
@@ -133,7 +143,7 @@ def _result(turn: Turn, place: int, command: Command | None, role: str, content:
         error={"type": "timeout", "message": "The command was stopped at its time limit."}
         if command.timed_out
         else None,
-        metadata=facts,
+        metadata=metadata,
     )
 
 

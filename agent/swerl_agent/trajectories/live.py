@@ -17,7 +17,7 @@ from .runs import LIVE, EpisodesFolder
 from .stored import purpose_of
 from .trajectory import Trajectory, read_trajectory
 
-FORGOTTEN = 86_400.0  # seconds without a word, after which its program is taken for dead
+STALE_SECONDS = 86_400.0  # seconds since its last line, after which its program counts as ended
 STATES = {
     "total": "prepares its sandbox",
     "model": "waits for the model",
@@ -59,7 +59,7 @@ class LiveEpisodes:
             for name in folder.live:
                 path = f"{folder.path}/{name}" if folder.path else name
                 progress = self._read(path)
-                if progress and time.time() - progress.at < FORGOTTEN:
+                if progress and time.time() - progress.at < STALE_SECONDS:
                     found[path] = _row(folder, name, path, progress)
         self._progress = {path: self._progress[path] for path in found}
         return found

@@ -23,7 +23,7 @@ OF_A_JOB = frozenset({"job.json", "metrics.jsonl", "artifacts"})
 OF_AN_EVALUATION = frozenset({"results.jsonl", "settings.json", "summary.json"})
 NOT_ENTERED = re.compile(r"checkpoints|tensorboard|adapter|models|logs|verdicts|\..*|model-step-.*|before-.*")
 DEEPEST = 8
-SETTLES = 2.0  # seconds after a change in which the same time of change may stand for a later one
+MTIME_RESOLUTION = 2.0  # seconds after a change in which the same time of change may stand for a later one
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Finder:
         except OSError:
             self._known.pop(path, None)
             return None
-        if time.time() - changed / 1e9 > SETTLES:
+        if time.time() - changed / 1e9 > MTIME_RESOLUTION:
             self._known[path] = changed, listing
         return listing
 

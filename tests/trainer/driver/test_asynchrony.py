@@ -21,9 +21,9 @@ from swerl_trainer.driver.components import AttemptComponents
 from swerl_trainer.driver.training import Training
 from swerl_trainer.job import Job, Paths
 from swerl_trainer.metrics.sinks import rows
+from swerl_trainer.rollout.complete_groups import read_complete_groups
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.group import GroupRequest, GroupState, Rollout, StepGroups
-from swerl_trainer.rollout.kept import read_kept
 from swerl_trainer.rollout.staleness import staleness
 from swerl_trainer.rollout.worker import Worker
 
@@ -282,7 +282,7 @@ async def test_next_attempt_trains_what_was_carried_over(shared: Shared, tmp_pat
     first = await shared.train(job(1), until=lambda watcher: bool(watcher.steps) and watcher.steps[-1]["step"] >= 2)
     saved = CheckpointStore(job(1).checkpoints).complete()[-1]
     done = {group.request.id for number, group in first.trained() if number <= saved.step}
-    kept = {group.request.id for group in read_kept(saved.folder)}
+    kept = {group.request.id for group in read_complete_groups(saved.folder)}
     pending = {f"g{position}" for position in saved.state["pending"]}
     assert kept <= pending and not done & pending
 

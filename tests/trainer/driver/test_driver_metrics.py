@@ -38,9 +38,9 @@ def test_episodes_count_once_by_outcome_from_zero_on() -> None:
 def test_groups_that_are_gone_are_zero() -> None:
     metrics = DriverMetrics("demo", {})
     metrics.groups({"train/running": 3})
-    metrics.groups({"train/kept": 2})
+    metrics.groups({"train/complete": 2})
     assert value(metrics, "groups", purpose="train", phase="running") == 0
-    assert value(metrics, "groups", purpose="train", phase="kept") == 2
+    assert value(metrics, "groups", purpose="train", phase="complete") == 2
 
 
 def test_writes_of_a_replaced_worker_stay_counted() -> None:

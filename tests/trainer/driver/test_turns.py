@@ -44,7 +44,7 @@ class Recorder:
     def pending(self) -> list[int]:
         return []
 
-    def kept(self) -> list[Any]:
+    def complete_groups(self) -> list[Any]:
         return []
 
     def dispatch(self) -> None: ...

@@ -98,10 +98,10 @@ def test_step_that_changed_no_weight_makes_no_group_stale(changed: bool, dropped
 
 def test_resumed_dispatcher_counts_the_same_steps() -> None:
     d = oversampled()
-    rest = {"taken": 2, "position": d.position, "pending": d.pending(), "kept": d.kept()}
-    for unchanged, kept in (((), 0), ((1,), 2)):
+    rest = {"taken": 2, "position": d.position, "pending": d.pending(), "complete": d.complete_groups()}
+    for unchanged, complete in (((), 0), ((1,), 2)):
         e = Dispatcher(d.algorithm, d.sandbox, d.order, unchanged=unchanged, **rest)  # type: ignore[arg-type]
-        assert len(e.kept()) == kept
+        assert len(e.complete_groups()) == complete
 
 
 def test_groups_that_run_or_wait_are_carried_over() -> None:

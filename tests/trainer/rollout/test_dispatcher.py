@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from swerl_trainer.rollout.complete_groups import ROLLOUTS_FILE, read_complete_groups, write_complete_groups
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, Rollout, StartMembers
-from swerl_trainer.rollout.kept import KEPT, read_kept, write_kept
 
 from .dispatching import dispatcher, finish, mixed, started
 
@@ -227,8 +227,13 @@ def test_resumed_dispatcher_trains_what_was_complete_and_runs_again_what_is_stal
     mixed(d, ["g0", "g1", "g2"])
     d.take()
     d.updated(1)
-    write_kept(tmp_path, d.kept())
-    rest: dict[str, Any] = {"taken": 1, "position": d.position, "pending": d.pending(), "kept": read_kept(tmp_path)}
+    write_complete_groups(tmp_path, d.complete_groups())
+    rest: dict[str, Any] = {
+        "taken": 1,
+        "position": d.position,
+        "pending": d.pending(),
+        "complete": read_complete_groups(tmp_path),
+    }
     e = Dispatcher(d.algorithm, d.sandbox, d.order, **rest)
     assert "g2" not in started(e.actions())
     mixed(e, ["g3"])
@@ -240,5 +245,5 @@ def test_resumed_dispatcher_trains_what_was_complete_and_runs_again_what_is_stal
 
 
 def test_kept_rollouts_that_cannot_be_read_run_again(tmp_path: Path) -> None:
-    (tmp_path / KEPT).write_bytes(b"of another version")
-    assert read_kept(tmp_path) == []
+    (tmp_path / ROLLOUTS_FILE).write_bytes(b"of another version")
+    assert read_complete_groups(tmp_path) == []

@@ -82,7 +82,7 @@ class TrainingLoop:
         self._deps = dependencies
         self._estimate = TimeEstimate()
         self._evaluating: asyncio.Task[None] | None = None
-        self._kept: list[GroupState] = []  # complete groups among `state.pending`
+        self._complete_groups: list[GroupState] = []  # complete groups among `state.pending`
         self._saving_seconds = 0.0  # of the previous step's checkpoint and export; they count in this step's time
 
     def start(self) -> None:
@@ -194,7 +194,7 @@ class TrainingLoop:
         deps, state = self._deps, self._deps.state
         deps.runner.dispatcher.updated(number, changed=number not in state.unchanged)
         state.position, state.pending = deps.runner.dispatcher.position, deps.runner.dispatcher.pending()
-        self._kept = deps.runner.dispatcher.kept()
+        self._complete_groups = deps.runner.dispatcher.complete_groups()
         deps.runner.dispatch()
 
     async def _wait_until_updatable(self) -> None:
@@ -208,7 +208,7 @@ class TrainingLoop:
         last = state.step == deps.spec.algorithm.steps
         began = time.monotonic()
         if last or state.step % deps.spec.checkpoint.every == 0:
-            await deps.saver.save(self._ranks, state, self._kept)
+            await deps.saver.save(self._ranks, state, self._complete_groups)
         await deps.exporter.export_if_due(self._ranks, state.step, last=last)
         self._saving_seconds = time.monotonic() - began
 

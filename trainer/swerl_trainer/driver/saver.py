@@ -19,8 +19,8 @@ from swerl_trainer.driver.policy_step import TrainingRanks
 from swerl_trainer.driver.state import TrainingState
 from swerl_trainer.events import SLOW_VOLUME, SLOW_VOLUME_SECONDS, event
 from swerl_trainer.mirror import Mirror
+from swerl_trainer.rollout.complete_groups import write_complete_groups
 from swerl_trainer.rollout.group import GroupState
-from swerl_trainer.rollout.kept import write_kept
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ class CheckpointSaver:
         self._mirror = mirror
         self._writing: asyncio.Task[None] | None = None
 
-    async def save(self, ranks: TrainingRanks, state: TrainingState, kept: Sequence[GroupState] = ()) -> None:
+    async def save(self, ranks: TrainingRanks, state: TrainingState, complete: Sequence[GroupState] = ()) -> None:
         """Start a checkpoint of the present step, after the one before it is complete; `state` may change at once.
 
-        `kept`: groups that are complete and not trained yet.
+        `complete`: groups that are complete and not trained yet.
         """
         began = time.monotonic()
         await self.wait()
-        folder, files = await asyncio.to_thread(self._begin, state.step, kept)
+        folder, files = await asyncio.to_thread(self._begin, state.step, complete)
         async with self._trainer_lock:
             await ranks.begin_save(folder)
         stopped = time.monotonic() - began
@@ -71,10 +71,10 @@ class CheckpointSaver:
         if self._writing is not None:
             self._writing.cancel()
 
-    def _begin(self, step: int, kept: Sequence[GroupState]) -> tuple[Path, dict[str, FileSum]]:
+    def _begin(self, step: int, complete: Sequence[GroupState]) -> tuple[Path, dict[str, FileSum]]:
         folder = self._store.begin(step)
         try:
-            return folder, write_kept(folder, kept)
+            return folder, write_complete_groups(folder, complete)
         except OSError as error:
             raise CheckpointError(f"checkpoint of step {step}: its rollouts were not written: {error}") from error
 

@@ -36,9 +36,9 @@ from swerl_trainer.metrics.step_metrics import train_metrics
 from swerl_trainer.mirror import mirror_of
 from swerl_trainer.rollout.actor import policy_tokenizer
 from swerl_trainer.rollout.canary import GoldCanary
+from swerl_trainer.rollout.complete_groups import read_complete_groups
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import Dispatcher
-from swerl_trainer.rollout.kept import read_kept
 from swerl_trainer.rollout.runner import RolloutRunner
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Training:
             position=state.position,
             pending=state.pending,
             unchanged=state.unchanged,
-            kept=await asyncio.to_thread(read_kept, self._begun_from.folder) if self._begun_from else (),
+            complete=await asyncio.to_thread(read_complete_groups, self._begun_from.folder) if self._begun_from else (),
         )
         runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving, metrics=self.metrics)
         self.runner.set_result(runner)

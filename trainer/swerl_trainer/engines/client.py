@@ -211,7 +211,7 @@ class EngineClient:
     async def _long(self, call: str, body: dict[str, Any], timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
         """A call that may take long; it ends early when the server answers no other request meanwhile."""
         answering = asyncio.create_task(self._post(call, body, timeout))
-        silent = asyncio.create_task(self._silence())
+        silent = asyncio.create_task(self._unresponsive())
         try:
             await asyncio.wait([answering, silent], return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
@@ -223,7 +223,7 @@ class EngineClient:
             silent.cancel()
             await asyncio.gather(answering, silent, return_exceptions=True)
 
-    async def _silence(self) -> None:
+    async def _unresponsive(self) -> None:
         """Return when the server has answered nothing for `control_timeout`."""
         pause = self._control_timeout / 6
         heard = time.monotonic()

@@ -61,14 +61,14 @@ def _build_chunk(architecture: Architecture, config: TransformerConfig, device: 
     for module in model.modules():
         if isinstance(module, TopKRouter):
             module.frozen_expert_bias = True
-            module._apply_expert_bias = _count_nothing
+            module._apply_expert_bias = _ignore_update
     model.model_type = ModelType.encoder_or_decoder
     if architecture.rotary is not None:
         model.rotary_pos_emb.inv_freq = torch.tensor(architecture.rotary.frequencies, dtype=torch.float32)
     return model.to(device.torch)
 
 
-def _count_nothing(*_: Any, **__: Any) -> None:
+def _ignore_update(*_: Any, **__: Any) -> None:
     """In place of the count of tokens per expert, from which Megatron would compute other biases."""
 
 

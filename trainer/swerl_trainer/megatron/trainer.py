@@ -209,7 +209,7 @@ class MegatronTrainer:
         algorithm = supervised(self.algorithm) if batch.demonstrations else self.algorithm
         with self.device.active():
             if self._released:
-                self._take_memory_back()
+                self._reclaim_memory()
             for module in self.modules:
                 module.zero_grad_buffer()
             self.optimizer.zero_grad()
@@ -228,7 +228,7 @@ class MegatronTrainer:
         self._skipped_in_a_row = 0
         return metrics | counts | {"grad_norm": float(grad_norm or 0.0), "skipped_updates": 0.0}
 
-    def _take_memory_back(self) -> None:
+    def _reclaim_memory(self) -> None:
         with self.phases.during("switch"):
             self._released = False
             for module in self.modules if self.device.cuda else ():

@@ -54,7 +54,7 @@ class Dispatcher:
         taken: int = 0,
         position: int = 0,
         pending: Iterable[int] = (),
-        kept: Iterable[GroupState] = (),
+        complete: Iterable[GroupState] = (),
         unchanged: Iterable[int] = (),
     ) -> None:
         self.algorithm = algorithm
@@ -77,10 +77,10 @@ class Dispatcher:
         self._failures: list[Rollout] = []  # one per group since the last group that completed
         self._error_codes: set[str] = set()  # of all training episodes; "" for those that were not lost
         self._unchanged = set(unchanged)  # steps that changed no weight
-        fresh = [group for group in kept if not self._stale(group)]
+        fresh = [group for group in complete if not self._stale(group)]
         for earlier in sorted(set(pending) - {group.position for group in fresh}):
             self._open(earlier)
-        self.groups |= {group.request.id: replace(group, phase=GroupPhase.KEPT) for group in fresh}
+        self.groups |= {group.request.id: replace(group, phase=GroupPhase.COMPLETE) for group in fresh}
 
     # ── actions ──
 
@@ -96,14 +96,14 @@ class Dispatcher:
 
     def take(self) -> StepGroups | None:
         """The groups of the next step, None while there are too few; groups that would be stale later are dropped."""
-        kept = sorted(self._of("train", GroupPhase.KEPT), key=lambda group: group.position)
-        if self.taken >= self.steps or len(kept) < self.algorithm.prompts_per_step:
+        complete = sorted(self._of("train", GroupPhase.COMPLETE), key=lambda group: group.position)
+        if self.taken >= self.steps or len(complete) < self.algorithm.prompts_per_step:
             return None
-        chosen = kept[: self.algorithm.prompts_per_step]
+        chosen = complete[: self.algorithm.prompts_per_step]
         for group in chosen:
             self._close(group)
         self.taken += 1
-        for group in [*self._of("train", GroupPhase.RUNNING), *self._of("train", GroupPhase.KEPT)]:
+        for group in [*self._of("train", GroupPhase.RUNNING), *self._of("train", GroupPhase.COMPLETE)]:
             if self._stale(group) or self.taken >= self.steps:
                 self._drop(group, "not_needed" if self.taken >= self.steps else "stale")
         taken = StepGroups(
@@ -165,7 +165,7 @@ class Dispatcher:
     def evaluated(self) -> list[Rollout] | None:
         """All rollouts of the running evaluation once it is complete, else None."""
         groups = self._of("evaluation")
-        if not groups or any(group.phase is not GroupPhase.KEPT for group in groups):
+        if not groups or any(group.phase is not GroupPhase.COMPLETE for group in groups):
             return None
         for group in groups:
             self._close(group)
@@ -173,9 +173,9 @@ class Dispatcher:
 
     # ── state ──
 
-    def kept(self) -> list[GroupState]:
+    def complete_groups(self) -> list[GroupState]:
         """Groups that are complete and wait for a step; a later attempt may train them."""
-        return self._of("train", GroupPhase.KEPT)
+        return self._of("train", GroupPhase.COMPLETE)
 
     def pending(self) -> list[int]:
         """Positions that were opened and not trained; with `position`, all that a later attempt needs to run again."""
@@ -201,7 +201,7 @@ class Dispatcher:
     # ── decisions ──
 
     def _train_room(self) -> int:
-        """Groups that may be running or kept at once: those of every step that they reach without becoming stale."""
+        """Groups that may run or be complete at once: those of every step that they reach without becoming stale."""
         steps_ahead = min(self.version + self.algorithm.max_staleness, self.steps - 1) - self.taken
         if steps_ahead < 0:
             return 0
@@ -213,7 +213,7 @@ class Dispatcher:
         return not self.draining and not limited and self._train_load() < self._train_room()
 
     def _train_load(self) -> int:
-        return self.running() + len(self._of("train", GroupPhase.KEPT))
+        return self.running() + len(self._of("train", GroupPhase.COMPLETE))
 
     def _stale(self, group: GroupState) -> bool:
         """Whether the group is too old for the step after those that were handed out."""
@@ -246,7 +246,7 @@ class Dispatcher:
         if retry and group.starts <= self.retries:
             return self._start(group, group.failed)
         if group.request.purpose == "evaluation":
-            group.phase = GroupPhase.KEPT
+            group.phase = GroupPhase.COMPLETE
             return None
         if len(group.valid) < enough:
             self._failures.append(group.rollouts[group.failed[-1]])
@@ -257,7 +257,7 @@ class Dispatcher:
         if self.algorithm.dynamic_filter and enough == 2 and len(self._filtered) < limit and not signal:
             self._filtered.append(group)
             return self._drop(group, "equal_rewards")
-        group.phase = GroupPhase.KEPT
+        group.phase = GroupPhase.COMPLETE
         return None
 
     # ── transitions ──

@@ -93,7 +93,7 @@ class GroupPhase(Enum):
     PLANNED = auto()
     DECLARED = auto()  # its sandboxes are prefetched
     RUNNING = auto()
-    KEPT = auto()  # complete, waiting for a step
+    COMPLETE = auto()  # complete, waiting for a step
     CLOSED = auto()  # trained, or dropped
 
 

@@ -1,4 +1,4 @@
-"""What the formats of other viewers have in common: facts of an episode, of its turns and of its commands."""
+"""What the formats of other viewers have in common: fields of an episode, of its turns and of its commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call_id(turn: Turn, command: Command) -> str:
     return f"call_{turn.number}_{command.number}"
 
 
-def command_facts(command: Command) -> dict[str, Any]:
+def command_fields(command: Command) -> dict[str, Any]:
     """What the artifacts say about a command besides its output."""
     return given(
         exit_code=command.exit_code,
@@ -58,7 +58,7 @@ def answer_text(turn: Turn) -> str:
     return _THOUGHT.sub("", turn.content).strip() if "<think>" in turn.content else turn.content
 
 
-def turn_facts(turn: Turn) -> dict[str, Any]:
+def turn_fields(turn: Turn) -> dict[str, Any]:
     """What the artifacts say about a turn: judge score, audit findings, and where its context was cut."""
     cut = turn.cut
     return given(
@@ -68,7 +68,7 @@ def turn_facts(turn: Turn) -> dict[str, Any]:
     )
 
 
-def token_facts(turn: Turn, segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def token_fields(turn: Turn, segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Where an answer's tokens are, and the weights that sampled them."""
     if turn.tokens is None:
         return {}
