@@ -65,7 +65,7 @@ def test_visitor_logs_in_once_and_comes_to_the_page_that_was_asked_for(page: Pag
     assert "viewer-token" not in page.content()
 
 
-def test_visitor_without_the_right_is_told_which_one(page: Page) -> None:
+def test_visitor_without_the_right_sees_which_one(page: Page) -> None:
     page.goto("/login")
     log_in(page, "stranger-token")
     expect(page.get_by_role("alert")).to_contain_text("a user who may get swerljobs in the namespace")

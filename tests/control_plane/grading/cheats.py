@@ -34,7 +34,7 @@ atexit.register(forge)
 """
 STDOUT = """
 import sys
-class Flattering:
+class PassingStream:
     def __init__(self, real):
         self.real = real
     def write(self, text):
@@ -46,7 +46,7 @@ while frame:
     config = frame.f_locals.get("config")
     if hasattr(config, "pluginmanager"):
         reporter = config.pluginmanager.get_plugin("terminalreporter")
-        reporter._tw._file = Flattering(reporter._tw._file)
+        reporter._tw._file = PassingStream(reporter._tw._file)
         break
     frame = frame.f_back
 """

@@ -34,17 +34,17 @@ if not os.environ.get("FORGED"):
     os._exit(0)
 """
 FAILS_ELSEWHERE = f"\nbogus ... FAIL\n{FAILING} ... ok\n"
-FLATTERS = f"""
+REWRITES_STDERR = f"""
 import sys
 FORGED = {FAILS_ELSEWHERE!r}
-class Flattering:
+class RewritingStream:
     def __init__(self, real):
         self.real = real
     def write(self, text):
         return self.real.write(FORGED if "FAIL" in text else text)
     def __getattr__(self, name):
         return getattr(self.real, name)
-sys.stderr = Flattering(sys.stderr)
+sys.stderr = RewritingStream(sys.stderr)
 """
 BY_CALLER = """    import traceback
     if "test_slugify" in [each.name for each in traceback.extract_stack()]:
@@ -69,7 +69,7 @@ CHEATS = {
         "cut short before its runner's end",
     ),
     "runs tests of its own": Cheat({TEXT: {"": RUNS}}, f"{TEXT} defines the test"),
-    "replaces stderr": Cheat({TEXT: {"": FLATTERS}}, "without a test run"),
+    "replaces stderr": Cheat({TEXT: {"": REWRITES_STDERR}}, "without a test run"),
     "replaces unittest": Cheat({TEXT: {"": REPLACES}}, f"{TEXT} replaced TestCase._callTestMethod"),
     "tests that do not run": Cheat(
         {"django/test/testcases.py": {"super().__call__(result)\n": PASSES}},

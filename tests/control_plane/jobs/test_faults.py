@@ -81,7 +81,7 @@ def test_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Oper
     _no_cluster(kube)
 
 
-def test_account_of_somebody_else_is_not_used(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_account_of_another_owner_is_not_used(kube: JobNamespace, operator: Operator, job: Body) -> None:
     account = f"{_name(job)}-driver"
     kube.kubectl("create", "serviceaccount", account)
     kube.apply(job)

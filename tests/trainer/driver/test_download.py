@@ -176,7 +176,7 @@ def test_preflight_says_why_the_model_is_not_there_and_leaves_tasks_to_the_drive
     assert "RepositoryNotFoundError" in text and "HF_TOKEN" in text
 
 
-def test_preflight_tells_the_sizes_of_the_model(model_hub: Path, tmp_path: Path) -> None:
+def test_preflight_reports_the_sizes_of_the_model(model_hub: Path, tmp_path: Path) -> None:
     model(model_hub, *FILES)
     config = model_hub / MODEL["id"] / "config.json"
     config.write_text(json.dumps(CONFIG))

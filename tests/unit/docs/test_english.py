@@ -1,4 +1,4 @@
-"""Pages and code are plain technical English: no banned words, no long sentences in pages and docstrings."""
+"""Pages, code and test names are plain English: no banned words, no long sentences in pages and docstrings."""
 
 from __future__ import annotations
 
@@ -69,6 +69,19 @@ def test_code_uses_plain_words(folder: str) -> None:
         if set(BANNED.findall(line)) - allowed
     ]
     assert modules(folder) and found == []
+
+
+def names_of_tests(module: Path) -> Iterator[str]:
+    """Names of a module's tests as sentences."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node.name.replace("_", " ")
+
+
+def test_test_names_use_plain_words() -> None:
+    names = [(module, name) for module in modules("tests") for name in names_of_tests(module)]
+    assert len(names) > 1000
+    assert [(str(module), name) for module, name in names if BANNED.search(name)] == []
 
 
 def docstrings(source: str) -> Iterator[str]:

@@ -152,7 +152,7 @@ async def test_cookie_over_https_is_secure(tokens: Reviewed) -> None:
     assert answer.cookies["swerl_console"]["secure"]
 
 
-async def test_silent_api_server_admits_nobody(
+async def test_silent_api_server_admits_no_visitor(
     open_console: OpenConsole, stack: AsyncExitStack, tmp_path: Path
 ) -> None:
     client = await stack.enter_async_context(
@@ -190,7 +190,7 @@ async def test_proxy_without_a_plain_user_opens_nothing(proxied: Reviewed, heade
     assert proxied.server.asked == []
 
 
-async def test_two_users_in_one_request_are_nobody(proxied: Reviewed) -> None:
+async def test_request_with_two_users_is_refused(proxied: Reviewed) -> None:
     headers = [("X-Forwarded-User", "viewer"), ("X-Forwarded-User", "reviewer")]
     assert (await proxied.client.get("/", headers=headers)).status == 403
 

@@ -25,7 +25,7 @@ def overlay(path: str, text: str) -> dict[str, str]:
     return {"SWERL_OVERLAY_000": f"{path} {packed}\n"}
 
 
-def test_times_of_files_do_not_tell_an_altered_run(repository: Path, tmp_path: Path) -> None:
+def test_times_of_files_do_not_show_an_altered_run(repository: Path, tmp_path: Path) -> None:
     (repository / "tests/test_b.py").write_text("b\n")
     git(repository, "add", "-A")
     git(repository, "commit", "-q", "-m", "more tests")

@@ -73,7 +73,7 @@ def test_any_file_is_a_record_or_none(tmp_path: Path, content: str) -> None:
     assert found is None or found.tests == ()
 
 
-def test_test_that_never_ran_is_told_from_one_that_failed() -> None:
+def test_test_that_never_ran_differs_from_one_that_failed() -> None:
     report = {"tests_status": {"FAIL_TO_PASS": {"success": [], "failure": ["a", "b"]}}, "never_appeared": {"b": None}}
     content = record_content(Verdict("unresolved", report, log="l"))
     outcomes = {test.name: test.outcome for test in stored_grading(json.loads(content or b"")).tests}
