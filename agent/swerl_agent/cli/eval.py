@@ -39,6 +39,7 @@ from .folders import new_folder
 from .model import CHAT, check_model_options, chosen_agent, model_name
 from .option_sets import run_samples_options
 from .options import (
+    SAMPLING,
     agent_spec,
     open_client,
     prompts_text,
@@ -84,8 +85,12 @@ command = Group(
 @command.command("run", help="run and grade samples of every task; a restart resumes")
 @path_argument
 @click.option("--output", type=PATH, required=True, help="folder for results, summary, predictions, artifacts")
-@click.option("--samples", type=POSITIVE, default=1, help="samples per task (default 1)")
-@click.option("--workers", type=POSITIVE, default=4, help="samples at the same time (default 4)")
+@click.option(
+    "--samples", type=POSITIVE, default=SAMPLING.samples, help=f"samples per task (default {SAMPLING.samples})"
+)
+@click.option(
+    "--workers", type=POSITIVE, default=SAMPLING.workers, help=f"samples at the same time (default {SAMPLING.workers})"
+)
 @click.option("--shuffle", is_flag=True, help="shuffle the tasks by --seed, before --slice")
 @click.option("--seed", type=INTEGER, default=42, help="seed of --shuffle (default 42)")
 @click.option("--shard", type=PART, help="run only shard I (from 0) of N equal ones")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import click
-from swerl_api import AgentSpec, ContextPolicy, ObservationSpec
+from swerl_api import AgentSpec, ContextPolicy, ObservationSpec, SampleSpec
 from swerl_api.agent import ProtocolName
 from swerl_kube import KubeClient
 
@@ -21,6 +21,7 @@ PROTOCOL: Mapping[str, ProtocolName] = {
     BUILTIN: "mini-swe-agent-1",
     MINI_SWE_AGENT: "mini-swe-agent-2-tools",
 }  # the defaults
+SAMPLING = SampleSpec()
 
 
 def agent_options(*, agents: Sequence[str] = AGENTS, spec: AgentSpec | None = None) -> Decorator:
@@ -40,18 +41,19 @@ def agent_options(*, agents: Sequence[str] = AGENTS, spec: AgentSpec | None = No
             type=JSON_OBJECT,
             help='added to each request of the builtin agent: {"chat_template_kwargs": {"enable_thinking": false}}',
         ),
-        click.option("--temperature", type=NON_NEGATIVE, default=0.0, help="sampling temperature (default 0: greedy)"),
-        _limit("--step-limit", spec.step_limit, "turns"),
-        _limit("--step-timeout", spec.command_timeout_seconds, "seconds per command"),
-        _limit("--episode-timeout", spec.episode_timeout_seconds, "seconds per episode"),
-        _limit("--context-tokens", spec.context_tokens, "tokens of prompt and answer"),
+        _number("--temperature", SAMPLING.temperature, "sampling temperature; 0: greedy", NON_NEGATIVE),
+        _number("--step-limit", spec.step_limit, "turns"),
+        _number("--step-timeout", spec.command_timeout_seconds, "seconds per command"),
+        _number("--episode-timeout", spec.episode_timeout_seconds, "seconds per episode"),
+        _number("--context-tokens", spec.context_tokens, "tokens of prompt and answer"),
         click.option(
             "--context-policy",
             type=click.Choice(get_args(ContextPolicy)),
             default=spec.context_policy,
-            help="builtin agent with a full context window: omit turns, or stop with context_overflow (default omit)",
+            help="builtin agent with a full context window: omit turns, or stop with context_overflow"
+            f" (default {spec.context_policy})",
         ),
-        _limit("--max-tokens", spec.max_tokens_per_turn, "maximum tokens per answer"),
+        _number("--max-tokens", spec.max_tokens_per_turn, "maximum tokens per answer"),
         _observation_options(spec),
         click.option(
             "--format-error-limit", type=NATURAL, help="maximum consecutive answers without a command; 0: no limit"
@@ -75,19 +77,20 @@ def _observation_options(spec: AgentSpec) -> Decorator:
             default=spec.head_ratio,
             help=f"fraction of the window for the first turns if turns are omitted (default {spec.head_ratio})",
         ),
-        _limit("--observation-max-chars", cut.max_chars, "maximum characters of a command output"),
-        _limit("--observation-head-chars", cut.head_chars, "characters kept from its start", NATURAL),
-        _limit("--observation-tail-chars", cut.tail_chars, "characters kept from its end", NATURAL),
+        _number("--observation-max-chars", cut.max_chars, "maximum characters of a command output"),
+        _number("--observation-head-chars", cut.head_chars, "characters kept from its start", NATURAL),
+        _number("--observation-tail-chars", cut.tail_chars, "characters kept from its end", NATURAL),
     )
 
 
-def _limit(name: str, default: int, what: str, kind: Checked = POSITIVE) -> Decorator:
-    return click.option(name, type=kind, default=default, help=f"{what} (default {default})")
+def _number(name: str, default: float, what: str, kind: Checked = POSITIVE) -> Decorator:
+    text = str(default).removesuffix(".0")
+    return click.option(name, type=kind, default=default, help=f"{what} (default {text})")
 
 
 sampling_options = together(
-    click.option("--top-p", type=FRACTION, default=1.0, help="probability mass to sample from (default 1: all)"),
-    click.option("--top-k", type=NATURAL, default=0, help="most likely tokens to sample from (default 0: all)"),
+    _number("--top-p", SAMPLING.top_p, "probability mass to sample from; 1: all", FRACTION),
+    _number("--top-k", SAMPLING.top_k, "most likely tokens to sample from; 0: all", NATURAL),
 )
 cluster_options = together(
     click.option("--kubeconfig", help="default: $KUBECONFIG, the Pod's service account, ~/.kube/config"),

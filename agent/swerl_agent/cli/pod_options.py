@@ -16,11 +16,16 @@ from .values import PAIR, POSITIVE, QUANTITY, checked
 
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
-GRADING = GradingSpec()
+SANDBOX, GRADING = SandboxSpec(), GradingSpec()
 GRADING_OPTIONS = {  # seconds, CPU and memory, by the prefix of their names
     "": ("--timeout", "--cpu", "--memory"),
     "grading-": ("--grading-timeout", "--grading-cpu", "--grading-memory"),
 }
+
+
+def _amounts(resource: str) -> str:
+    standard = SANDBOX.resources
+    return f"{standard.requests[resource]} and {standard.limits[resource]}"
 
 
 pull_option = click.option(
@@ -32,20 +37,22 @@ pull_option = click.option(
 egress_option = click.option(
     "--egress",
     type=click.Choice(get_args(Egress)),
-    default="none",
-    help="network: none (default), internet (public addresses only) or allow (the cluster's)",
+    default=SANDBOX.egress,
+    help=f"network: none, internet (public addresses only) or allow (the cluster's); default: {SANDBOX.egress}",
 )
 pull_secret_option = click.option("--pull-secret", multiple=True, metavar="NAME", help="image pull Secret; repeatable")
 pod_options = together(  # where Pods of task images run, and how they are pulled
-    click.option("--workdir", default="/testbed", help="folder of the repository in the images (/testbed)"),
+    click.option(
+        "--workdir", default=SANDBOX.workdir, help=f"folder of the repository in the images ({SANDBOX.workdir})"
+    ),
     click.option("--runtime-class", metavar="NAME", help="RuntimeClass of sandbox and grading Pods"),
     click.option("--node-selector", type=PAIR, multiple=True, help="label of the nodes that may run them; repeatable"),
     pull_secret_option,
     pull_option,
 )
 sandbox_options = together(  # what a sandbox may use, besides `pod_options`
-    click.option("--sandbox-cpu", type=QUANTITY, help="request and limit of a sandbox (default 500m and 2)"),
-    click.option("--sandbox-memory", type=QUANTITY, help="request and limit (default 1Gi and 4Gi)"),
+    click.option("--sandbox-cpu", type=QUANTITY, help=f"request and limit of a sandbox (default {_amounts('cpu')})"),
+    click.option("--sandbox-memory", type=QUANTITY, help=f"request and limit (default {_amounts('memory')})"),
     egress_option,
 )
 
@@ -68,7 +75,7 @@ def pod_settings(options: Options, **more: Any) -> SandboxSpec:
 def sandbox_settings(options: Options) -> SandboxSpec:
     """Sandboxes that outlive an episode of these options; raises UsageError."""
     lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
-    standard = SandboxSpec().resources
+    standard = SANDBOX.resources
     given = {"cpu": options.sandbox_cpu, "memory": options.sandbox_memory}
     amounts = {name: amount for name, amount in given.items() if amount}
     resources = {"requests": {**standard.requests, **amounts}, "limits": {**standard.limits, **amounts}}
@@ -78,15 +85,16 @@ def sandbox_settings(options: Options) -> SandboxSpec:
 def grading_options(prefix: str = "", *, timeout: int = GRADING.timeout_seconds) -> Decorator:
     """How grading Jobs run; `prefix` stands before names that would say nothing of gradings."""
     seconds, cpu, memory = GRADING_OPTIONS[prefix]
+    most = GRADING.resources.limits
     return together(
         click.option(seconds, type=POSITIVE, default=timeout, help=f"seconds for a task's tests (default {timeout})"),
-        click.option(cpu, type=QUANTITY, default="1", help="CPU of a grading Pod (default 1)"),
-        click.option(memory, type=QUANTITY, default="2Gi", help="its memory (default 2Gi)"),
+        click.option(cpu, type=QUANTITY, default=most["cpu"], help=f"CPU of a grading Pod (default {most['cpu']})"),
+        click.option(memory, type=QUANTITY, default=most["memory"], help=f"its memory (default {most['memory']})"),
         click.option(
             "--contrast",
             type=click.Choice(get_args(GradingSpec.model_fields["contrast"].annotation)),
             default=GRADING.contrast,
-            help="whether a patch that passes is run once more with altered tests (default always)",
+            help=f"whether a patch that passes is run once more with altered tests (default {GRADING.contrast})",
         ),
     )
 

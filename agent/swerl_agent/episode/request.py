@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from swerl_api import SandboxSpec
+
 from swerl_agent.tasks import Task
 
 from .episode import Episode
@@ -31,7 +33,7 @@ class EpisodeRequest:
     group: str
     index: int
     temperature: float
-    workdir: str = "/testbed"  # folder of the repository in the task's image
+    workdir: str = SandboxSpec.model_fields["workdir"].default  # folder of the repository in the task's image
     scoring: StepScoring | None = None
     live: Path | None = None  # folder of the episode's live file, that of its artifacts; None: there is none
     on_end: Callable[[Episode], None] | None = None

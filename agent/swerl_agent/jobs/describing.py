@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from swerl_api import API_VERSION
+from swerl_api import API_VERSION, SweRLJobSpec
 from swerl_api.names import JOB_LABEL, ROLE_LABEL
 from swerl_api.swerljob import duration_words
 from swerl_kube import Forbidden, Json, KubeClient
@@ -93,7 +93,7 @@ def description(
         row=job_row(job, now),
         attempt=status.attempt,
         failures=status.failures or 0,
-        retries=int(job["spec"].get("retries", 3)),
+        retries=int(job["spec"].get("retries", SweRLJobSpec.model_fields["retries"].default)),
         causes=causes_of(job),
         pods=waiting_pods(pods, events)[:SHOWN_PODS],
         sandboxes=sandbox_states(groups),

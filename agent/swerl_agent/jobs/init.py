@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from swerl_api import API_VERSION, SweRLJobSpec
+from swerl_api import API_VERSION, AlgorithmSpec, SweRLJobSpec
 from swerl_api.swerljob import MAX_JOB_NAME
 from swerl_plan import Machines, known_models, propose, refusal
 
 from swerl_agent import RELEASE
 
 GPU_IMAGE, CPU_IMAGE = f"swe-rl/trainer-gpu:{RELEASE}", f"swe-rl/trainer:{RELEASE}"
+ALGORITHM = AlgorithmSpec()
 GIB = 2**30
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -33,9 +34,9 @@ class JobOutline:
     held_out: str | None = None  # as tasks
     name: str | None = None
     image: str | None = None
-    steps: int = 100
-    prompts_per_step: int = 8
-    group_size: int = 8
+    steps: int = ALGORITHM.steps
+    prompts_per_step: int = ALGORITHM.prompts_per_step
+    group_size: int = ALGORITHM.group_size
     secret: str | None = None  # Secret with HF_TOKEN
     gpu_memory: int = 80 * GIB  # bytes of one GPU
 

@@ -20,7 +20,7 @@ MIN_PREFIX = 4  # of a network; a larger one would leave nothing of the global a
 class SandboxSettings:
     """Times are in seconds."""
 
-    workers: int = 8
+    workers: int = Settings.sandbox_workers
     """Groups reconciled at once; one group is only ever reconciled by one worker."""
 
     max_concurrent: int | None = None

@@ -13,7 +13,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.sandbox import NodeCounts, Session
 from swerl_agent.tasks import Task
-from swerl_api import AlgorithmSpec
+from swerl_api import AlgorithmSpec, SandboxSpec
 from swerl_trainer.rollout.tracing import RolloutTracer
 
 
@@ -89,7 +89,7 @@ class WorkerDependencies:
     algorithm: AlgorithmSpec = field(default_factory=AlgorithmSpec)
     judge: Judge | None = None  # scores the steps of training episodes
     encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # segments to train on
-    workdir: str = "/testbed"  # folder of the repository in task images
+    workdir: str = SandboxSpec.model_fields["workdir"].default  # folder of the repository in task images
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts
     model: str = ""  # its name, for the artifacts
     tracer: RolloutTracer | None = None

@@ -11,7 +11,7 @@ import click
 from swerl_api.quantity import parse_quantity
 
 from swerl_agent.jobs import file_faults, parse_job
-from swerl_agent.jobs.init import JobOutline, job_text
+from swerl_agent.jobs.init import ALGORITHM, JobOutline, job_text
 
 from ..command import Options, keeps
 from ..output import is_json, output_option
@@ -21,8 +21,8 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
     "model": ("Model (Hugging Face id, or CLAIM:PATH)", "Qwen/Qwen3-4B", click.STRING),
     "tasks": ("Tasks (CLAIM:PATH of JSONL files, or a Hugging Face data set)", "swe-tasks:train", click.STRING),
     "output": ("PersistentVolumeClaim for checkpoints and metrics", "runs", click.STRING),
-    "gpus": ("GPUs of one node (0: CPU)", 8, NATURAL),
-    "nodes": ("Nodes", 1, POSITIVE),
+    "gpus": ("GPUs of one node (0: CPU)", JobOutline.gpus, NATURAL),
+    "nodes": ("Nodes", JobOutline.nodes, POSITIVE),
 }
 
 
@@ -36,14 +36,24 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
 @click.option("--tasks", metavar="TASKS", help="CLAIM:PATH of JSONL files, or a Hugging Face data set")
 @click.option("--held-out", metavar="TASKS", help="held-out tasks, for evaluation alone")
 @click.option("--output-claim", "output", metavar="CLAIM", help="PersistentVolumeClaim for checkpoints and metrics")
-@click.option("--gpus", type=NATURAL, metavar="N", help="GPUs of one node; 0: CPU (default 8)")
-@click.option("--nodes", type=POSITIVE, metavar="N", help="nodes (default 1)")
+@click.option("--gpus", type=NATURAL, metavar="N", help=f"GPUs of one node; 0: CPU (default {JobOutline.gpus})")
+@click.option("--nodes", type=POSITIVE, metavar="N", help=f"nodes (default {JobOutline.nodes})")
 @click.option("--gpu-memory", type=QUANTITY, default="80Gi", help="memory of one GPU (default 80Gi)")
 @click.option("--name", metavar="NAME", help="name of the job (default: the model's)")
 @click.option("--image", metavar="REFERENCE", help="trainer image (default: that of this release)")
-@click.option("--steps", type=POSITIVE, default=100, help="training steps (default 100)")
-@click.option("--group-size", type=POSITIVE, default=8, help="episodes of a task in a step (default 8)")
-@click.option("--prompts", type=POSITIVE, default=8, help="tasks of a step (default 8)")
+@click.option("--steps", type=POSITIVE, default=ALGORITHM.steps, help=f"training steps (default {ALGORITHM.steps})")
+@click.option(
+    "--group-size",
+    type=POSITIVE,
+    default=ALGORITHM.group_size,
+    help=f"episodes of a task in a step (default {ALGORITHM.group_size})",
+)
+@click.option(
+    "--prompts",
+    type=POSITIVE,
+    default=ALGORITHM.prompts_per_step,
+    help=f"tasks of a step (default {ALGORITHM.prompts_per_step})",
+)
 @click.option("--secret", metavar="NAME", help="Secret with HF_TOKEN")
 @click.option("--force", is_flag=True, help="overwrite FILE")
 @output_option
