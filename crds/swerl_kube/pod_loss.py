@@ -62,7 +62,7 @@ def disruption(status: Mapping[str, Any]) -> PodLoss | None:
 def end_loss(status: Mapping[str, Any], container: str) -> PodLoss:
     """Why the Pod of this status, which failed or whose `container` ended, is lost."""
     cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
-    if cause == "Evicted" and exceeded_storage(message):
+    if cause == "Evicted" and _exceeded_storage(message):
         return PodLoss(SandboxReason.STORAGE_EXCEEDED, message)
     if cause in STATUS_REASONS:
         return PodLoss(STATUS_REASONS[cause], message)
@@ -107,7 +107,7 @@ def is_foreign(ended: Mapping[str, Any]) -> bool:
     return started is None or finished is None or finished - started <= START_SECONDS
 
 
-def exceeded_storage(message: str) -> bool:
+def _exceeded_storage(message: str) -> bool:
     """Whether an evicted Pod's own files exceeded its limit, and not its node's disk, by its status' message."""
     return _STORAGE_LIMIT.search(message) is not None
 

@@ -12,9 +12,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from swerl_api.conditions import SandboxReason
 from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
 from swerl_kube import KubeClient, KubeError, NotFound, pause_after, pod_refusal
-from swerl_kube.pod_loss import EXEC_FORMAT, FOREIGN_REMEDY, exceeded_storage
+from swerl_kube.pod_loss import EXEC_FORMAT, FOREIGN_REMEDY
 
 from swerl_agent.sandbox.waits import reported
 
@@ -213,13 +214,18 @@ class _ReportReader:
 
 
 async def _final_outcome(reader: _ReportReader, state: PodState) -> Outcome:
-    """The rest of the log of a Pod that has ended, or what its end means."""
+    """The rest of the log of a Pod that has ended, or what its end means.
+
+    The table of `pod_loss` answers why a Pod was lost. A grading asks whether the patch can be the cause, so two rows
+    differ here. A container that was killed for memory exceeded its limit, also while its node is drained. A message of
+    the kernel counts only before the wrapper began, which no time shows as surely.
+    """
     report = await reader.rest() if state.reason in ("Completed", "Error", "OOMKilled") else None
     if report:
         return report
     if state.reason == "OOMKilled":
         return LimitExceeded("memory", f"Pod {state.name} was stopped for using more memory than its limit")
-    if state.reason == "Evicted" and exceeded_storage(state.message):
+    if state.loss == SandboxReason.STORAGE_EXCEEDED:
         return LimitExceeded("storage", state.message)
     if not reader.begun and EXEC_FORMAT in state.message:
         raise GradingForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swerl_kube import KubeClient, KubeError
-from swerl_kube.pod_loss import container_status, disruption
+from swerl_kube.pod_loss import container_status, disruption, end_loss
 
 from .manifests import CONTAINER
 
@@ -32,6 +32,7 @@ class PodState:
     reason: str  # why it waits or ended, as Kubernetes says: ImagePullBackOff, OOMKilled, Evicted, ...
     message: str
     disruption: str = ""  # why the cluster takes it from its node; empty while it does not
+    loss: str = ""  # a `SandboxReason`: why it ended, by the table of `pod_loss`; empty before its end
 
     @classmethod
     def of(cls, pod: dict[str, Any], *, deleted: bool) -> PodState:
@@ -42,16 +43,18 @@ class PodState:
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         failed = status.get("phase") in ("Failed", "Succeeded")
         sources = [status, ended, waiting, _not_scheduled(status)]
-        loss = disruption(status)
+        target = disruption(status)
+        over = deleted or failed or bool(ended)
         reason = next((text for source in sources if (text := source.get("reason"))), "")
         return cls(
             name=pod["metadata"]["name"],
             image=container.get("imageID") or "",
             started=bool(state.get("running") or ended),
-            ended=deleted or failed or bool(ended),
+            ended=over,
             reason="Deleted" if deleted and not reason else reason,
             message=next((text for source in sources if (text := source.get("message"))), ""),
-            disruption=f"{loss.cause}: {loss.message}" if loss else "",
+            disruption=f"{target.cause}: {target.message}" if target else "",
+            loss=end_loss(status, CONTAINER).reason if over else "",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from swerl_agent.grading.job import GradingForeignArchitecture, Infrastructure, NoReport, _final_outcome
+from swerl_agent.grading.job import GradingForeignArchitecture, Infrastructure, LimitExceeded, NoReport, _final_outcome
 from swerl_agent.grading.manifests import CONTAINER
 from swerl_agent.grading.pods import PodState
 
@@ -43,3 +43,30 @@ async def test_evicted_pod_says_nothing_about_its_patch(status: str, error: type
         await _final_outcome(reader, PodState.of(pod, deleted=False))
     assert type(raised.value) is error
     assert ("EvictionByEvictionAPI: evicting" in str(raised.value)) == (status == "True")
+
+
+async def test_pod_over_its_storage_limit_exceeded_it_and_one_of_a_full_node_did_not() -> None:
+    reader: Any = EndedLog(begun=True)
+    own, node = (
+        "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi.",
+        "The node was low on disk.",
+    )
+    states = [
+        PodState.of(
+            {"metadata": {"name": "g-1"}, "status": {"phase": "Failed", "reason": "Evicted", "message": message}},
+            deleted=False,
+        )
+        for message in (own, node)
+    ]
+    assert await _final_outcome(reader, states[0]) == LimitExceeded("storage", own)
+    with pytest.raises(Infrastructure, match="Evicted The node was low on disk"):
+        await _final_outcome(reader, states[1])
+
+
+async def test_container_killed_for_memory_exceeded_its_limit_on_a_drained_node_too() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+    ended = {"name": CONTAINER, "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    pod = {"metadata": {"name": "g-1"}, "status": {"conditions": [target], "containerStatuses": [ended]}}
+    reader: Any = EndedLog(begun=True)
+    outcome = await _final_outcome(reader, PodState.of(pod, deleted=False))
+    assert isinstance(outcome, LimitExceeded) and outcome.what == "memory"
