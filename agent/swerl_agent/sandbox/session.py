@@ -29,11 +29,11 @@ from types import TracebackType
 from typing import Self
 
 from . import files, wire
-from .errors import ClaimEnded, ExecRefused, HandshakeFailed, TransferFailed
+from .errors import ClaimEnded, ExecRefused, HandshakeFailed, SandboxError, TransferFailed, Unresponsive
 from .pending_command import PendingCommand
 from .result import CommandResult
 from .settings import DEFAULT_SETTINGS, SessionSettings
-from .stream import Connector, SessionStream, StreamLost, open_stream
+from .stream import Connector, LoopFailed, SessionStream, StreamLost, open_stream
 from .upload import upload
 
 DEFAULT_OUTPUT = 256 << 10  # bytes of each output that are returned
@@ -240,8 +240,9 @@ class Session:
         return self._stream
 
     async def _reconnect(self, hello_timeout: float | None) -> SessionStream:
+        """A new stream; raises Unresponsive where each try reached the container and no loop could start there."""
         settings, clock = self._settings, asyncio.get_running_loop().time
-        started, pause = clock(), settings.first_pause
+        started, pause, answered = clock(), settings.first_pause, True
         while True:
             try:
                 return await open_stream(
@@ -255,10 +256,12 @@ class Session:
                 if hello_timeout is not None and isinstance(error, StreamLost):
                     raise
                 self._failed_handshakes += 1
+                answered = answered and isinstance(error, LoopFailed)
                 refused = isinstance(error, ExecRefused)
                 window = settings.refused_window if refused else settings.reconnect_window
                 if clock() >= started + window:
-                    kind = ExecRefused if refused else HandshakeFailed
+                    kind: type[SandboxError] = Unresponsive if answered else HandshakeFailed
+                    kind = ExecRefused if refused else kind
                     raise kind(f"no stream to the sandbox for {window:.0f} s: {error}") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, settings.longest_pause)

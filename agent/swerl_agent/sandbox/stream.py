@@ -1,12 +1,14 @@
 """One stream to the loop of a Pod: open it, exchange messages, detect that it is dead.
 
 Guarantees: `open_stream` returns only after the loop has sent hello. Every failure of an open stream is `StreamLost`;
-a new stream can then query what this one missed.
+a new stream can then query what this one missed. It is `LoopFailed` where the container itself shows that no loop can
+start there: its shell is missing, ends or sends something else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import deque
 from collections.abc import Sequence
@@ -18,6 +20,9 @@ from swerl_kube.exec import STDOUT
 
 from . import wire
 from .timeout import ReusableTimeout
+
+# In a runtime's message: the container has no such program. Words of runc, crun and gVisor.
+PROGRAM_MISSING = re.compile(r'executable file .*not found|finding executable|\bexec:? "?[\w/]*sh"?: ')
 
 
 class Channel(Protocol):
@@ -49,6 +54,10 @@ class Connector(Protocol):
 
 class StreamLost(Exception):
     """The stream has failed; the state of the Pod since then is unknown."""
+
+
+class LoopFailed(StreamLost):
+    """The exec was accepted, but the container's shell is missing, ended or sent something else than hello."""
 
 
 @dataclass
@@ -113,17 +122,43 @@ class SessionStream:
 async def open_stream(
     connector: Connector, token: str, *, file_limit: int, login: bool, hello_timeout: float
 ) -> SessionStream:
-    """Start a loop for the session `token`; raises StreamLost when it does not start in `hello_timeout` seconds."""
+    """Start a loop for the session `token`; raises StreamLost when it does not start in `hello_timeout` seconds.
+
+    LoopFailed, a StreamLost, where the container is the cause.
+    """
     command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit, login)
     stream = SessionStream(await connector.open(command), wire.Reader(token))
     try:
-        await stream.send(text)
-        deadline = asyncio.get_running_loop().time() + hello_timeout
-        reply = await stream.receive(wire.OutputLimit(0, 0), deadline)
-        if not isinstance(reply, wire.Reply) or reply.word != "hello":
-            raise StreamLost(f"the session loop did not start: {reply or 'no answer'}")
+        reply = await _first_reply(stream, text, hello_timeout)
     except BaseException:
         await stream.close()
         raise
     stream.resumed = reply.argument == "resumed"
     return stream
+
+
+async def _first_reply(stream: SessionStream, text: bytes, seconds: float) -> wire.Reply:
+    """The hello of the loop that `text` starts; raises StreamLost, or LoopFailed, without one."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    lost: StreamLost | None = None
+    try:
+        await stream.send(text)
+    except StreamLost as error:  # of a program that has ended already there is a status
+        lost = error
+    try:
+        reply = await stream.receive(wire.OutputLimit(0, 0), deadline)
+    except StreamLost as error:
+        if isinstance(error.__cause__, wire.ProtocolError) or _container_failed(stream.channel.status):
+            raise LoopFailed(f"the session loop did not start: {error}") from error
+        raise
+    if lost is not None:
+        raise lost
+    if isinstance(reply, wire.Reply) and reply.word == "hello":
+        return reply
+    kind = StreamLost if reply is None else LoopFailed
+    raise kind(f"the session loop did not start: {reply or 'no answer'}")
+
+
+def _container_failed(status: ExitStatus | None) -> bool:
+    """Whether the container's program ended or is missing; False where the connection or the runtime failed."""
+    return status is not None and (status.code is not None or PROGRAM_MISSING.search(status.message) is not None)

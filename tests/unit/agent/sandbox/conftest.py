@@ -52,6 +52,9 @@ class ProcessChannel:
             if not self._lost:
                 self._queue.put_nowait(Data(stream, data))
         if stream == STDOUT:
+            if not self._lost:
+                code = await self._process.wait()
+                self.status = ExitStatus(code if code >= 0 else 128 - code, "")
             self._queue.put_nowait(None)
 
     async def send(self, data: bytes) -> None:
@@ -93,6 +96,22 @@ class ProcessChannel:
 
 
 @dataclass
+class EndedChannel:
+    """The channel of an exec that was accepted and whose process the runtime could not start."""
+
+    status: ExitStatus | None
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def receive(self) -> Data | None:
+        return None
+
+    async def resize(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass
 class ImageFolder:
     """A folder of programs standing for an image."""
 
@@ -103,13 +122,16 @@ class ImageFolder:
     channels: list[ProcessChannel] = field(default_factory=list)
     refuse: Exception | None = None  # raised by the next `open` instead of opening
     unavailable: bool = False  # nothing can be opened
+    runtime_error: str = ""  # with which the runtime ends each accepted exec
 
-    async def open(self, command: Sequence[str]) -> ProcessChannel:
+    async def open(self, command: Sequence[str]) -> ProcessChannel | EndedChannel:
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error
         if self.unavailable:
             raise HandshakeFailed("connection refused")
+        if self.runtime_error:
+            return EndedChannel(ExitStatus(None, self.runtime_error))
         pipe = asyncio.subprocess.PIPE
         variables = {"PATH": str(self.path), "HOME": str(self.home)} | self.variables
         process = await asyncio.create_subprocess_exec(
