@@ -35,14 +35,18 @@ declare -A reserved=()
 while read -r name; do reserved[$name]=1; done < "$scratch/reserved"
 
 # No configuration but the repository's own, and nothing of that which names a program. What the image sets for git in
-# its environment is for the eval script alone.
+# its environment is for the eval script alone. Gits before 2.38 take safe.directory from files alone, those before 2.32
+# find a file by HOME alone.
 declare -A image_variables=()
-for name in "${!GIT_@}"; do
+for name in "${!GIT_@}" HOME XDG_CONFIG_HOME; do
+  [[ -n ${!name+x} ]] || continue
   image_variables[$name]=${!name}
   unset "$name"
 done
-export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
-pinned=(git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false
+home=${image_variables[HOME]:-/root}
+printf '[safe]\n\tdirectory = *\n' > "$scratch/.gitconfig"
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$scratch/.gitconfig HOME=$scratch GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
+pinned=(git --literal-pathspecs -C "$tree" -c core.hooksPath=/dev/null -c core.quotePath=false
   -c core.fsmonitor=false -c core.attributesFile=/dev/null -c core.excludesFile=/dev/null -c diff.external= -c gc.auto=0)
 git=("${pinned[@]}" --git-dir="$scratch/image" --work-tree="$tree")
 images() { "${pinned[@]}" "$@"; } # git with the image's repository
@@ -262,7 +266,7 @@ done
 exec {gate}<> "$scratch/witness/gate" {opened}<> "$scratch/witness/opened"
 survey
 for path in "${!found[@]}"; do surveyed[$path]=1; done
-unset GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM GIT_TERMINAL_PROMPT
+unset HOME GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM GIT_TERMINAL_PROMPT
 for name in "${!image_variables[@]}"; do export "$name=${image_variables[$name]}"; done
 export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNESS_CODE=$payload/witness
 began=$EPOCHREALTIME

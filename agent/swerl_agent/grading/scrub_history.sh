@@ -1,5 +1,5 @@
 # Leaves in the repository $1 nothing later than HEAD: neither refs and logs nor, in its object store, what HEAD and the
-# index do not reach. Runs in bash before the patch arrives.
+# index do not reach. Runs in bash before the patch arrives, with git's configuration as the wrapper sets it.
 #
 # Prints what it found and did: `clean` (nothing was there), `removed` (the store holds all that HEAD reaches),
 # `thinned` (of a history of more than $3 objects the commits and tags remain, files and folders only of HEAD, of $2, the
@@ -10,7 +10,7 @@ tree=$1 base=$2
 repack_limit=${3:-100000} # larger stores are thinned, not compared object by object and repacked
 
 repo() {
-  git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"
+  git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"
 }
 fail() { echo "failed: $1"; exit 0; }
 

@@ -11,7 +11,7 @@ site_folders() {
   IFS=$' \t\n' read -rd '' -a words < "$scratch/eval.sh"
   IFS=: read -ra programs <<< "$PATH"
   local prefixes=(/usr /usr/local /opt/* "$root"/{.venv,venv,env} "$root"/.{tox,nox}/*)
-  prefixes+=("${HOME:-/root}/.local" "${HOME:-/root}"/.pyenv/versions/*)
+  prefixes+=("$home/.local" "$home"/.pyenv/versions/*)
   for word in "${programs[@]}" "${words[@]}"; do
     [[ $word != /*/bin && $word != /*/bin/* ]] || prefixes+=("${word%/bin*}")
   done

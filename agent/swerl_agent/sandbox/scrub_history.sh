@@ -6,10 +6,14 @@ if ! command -v git >/dev/null; then
   echo "there is a repository but no git in the image" >&2
   exit 1
 fi
-# The repository's own settings must not run anything here, and its owner may be another user.
+# The repository's own settings must not run anything here, and its owner may be another user. Gits before 2.38 take
+# safe.directory from files alone, those before 2.32 find a file by HOME alone.
+home=${sw_dir:-/tmp}/scrub-$$
+mkdir -m 700 "$home" && printf '[safe]\n\tdirectory = *\n' >"$home/.gitconfig" || exit 1
+trap 'rm -rf "$home"' EXIT
 git() {
-  command git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.logAllRefUpdates=false \
-    -c gc.auto=0 "$@"
+  HOME=$home GIT_CONFIG_GLOBAL=$home/.gitconfig command git -c core.hooksPath=/dev/null -c core.fsmonitor=false \
+    -c core.logAllRefUpdates=false -c gc.auto=0 "$@"
 }
 objects() { git cat-file --batch-all-objects --batch-check='%(objectname)' | wc -l; }
 reachable_objects() { git rev-list --objects --all --indexed-objects | wc -l; }

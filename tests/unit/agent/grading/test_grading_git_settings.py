@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,27 @@ def test_settings_outside_the_repository_change_nothing(repository: Path, tmp_pa
     expected = environment.get("GIT_DIR", "none")  # the script has the image's own variables
     assert report.log.decode().split() == ["one", "two", "three", "four", "hooks", expected]
     assert not ran.exists()
+
+
+def test_tree_of_another_owner_is_graded_by_a_git_that_takes_its_setting_from_files_alone(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = changes(repository)
+    old_git = tmp_path / "bin/git"
+    old_git.parent.mkdir()
+    refuse = 'case "$*" in *safe.directory*) echo "an option without effect" >&2; exit 9 ;; esac'
+    run = f'GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec {shutil.which("git")} "$@"'
+    old_git.write_text(f"#!/bin/sh\n{refuse}\n{run}\n")
+    old_git.chmod(0o755)
+    environment = {"PATH": f"{old_git.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    status = ["git", "-C", str(repository), "status"]
+    assert subprocess.run(status, env=os.environ | environment, capture_output=True).returncode == 128
+    for name, value in {"COUNT": "1", "KEY_0": "safe.directory", "VALUE_0": "*"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)  # for the commands of this test
+    if os.getuid() == 0:
+        subprocess.run(["chown", "-R", "65534:65534", str(repository)], check=True)
+    script = 'cat a.py; echo "$HOME"'
+    report = grade(repository, tmp_path / "p", patch=patch, script=script, environment=environment)
+    assert (report.stage, report.notes) == ("eval", (r"restored\ tests/conftest.py",))
+    assert report.log.decode().split() == ["one", "two", "three", "four", str(tmp_path)]
+    assert report.scrubbed in ("clean", "removed")

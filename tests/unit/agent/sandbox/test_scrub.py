@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from swerl_agent.sandbox import ScrubFailed, Session, scrub_history
 
 from tests.git_repository import commit, git, repository_with_later_commits
+
+if TYPE_CHECKING:
+    from .conftest import ImageFolder
 
 pytestmark = pytest.mark.parametrize("image_folder", ["dash", "busybox"], indirect=True)
 
@@ -65,6 +70,21 @@ async def test_hooks_do_not_run(session: Session, repository: Path, tmp_path: Pa
     hook.chmod(0o755)
     await scrub_history(session, str(repository))
     assert not (tmp_path / "hooked").exists()
+
+
+async def test_repository_of_another_owner_is_scrubbed_by_a_git_that_takes_its_setting_from_files_alone(
+    session: Session, image_folder: ImageFolder, repository: Path
+) -> None:
+    (image_folder.path / "git").unlink()
+    refuse = 'case "$*" in *safe.directory*) exit 9 ;; esac'
+    run = f'GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec {shutil.which("git")} "$@"'
+    (image_folder.path / "git").write_text(f"#!/bin/sh\n{refuse}\n{run}\n")
+    (image_folder.path / "git").chmod(0o755)
+    scrub = await scrub_history(session, str(repository))
+    assert scrub.commits == 3 and scrub.objects_before > scrub.objects_after
+    assert leftovers(repository) == ""
+    [folder] = image_folder.state(session)
+    assert not list(folder.glob("scrub-*"))
 
 
 async def test_folder_without_repository_is_unchanged(session: Session, tmp_path: Path) -> None:
