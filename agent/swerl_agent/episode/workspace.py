@@ -6,7 +6,6 @@ deadline. The patch is what changed since (`baseline`); the text of a submission
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult
+from swerl_agent.sandbox.wire import shell_text
 from swerl_agent.tasks.diffs import changed_paths
 
 from .baseline import STAGED_DIFF_COMMAND, Baseline, Patch, printed_patch
@@ -31,7 +31,6 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",
 }
 MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the model is shown more
-_SURROGATE = re.compile("[\ud800-\udfff]")
 HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
 
 
@@ -87,11 +86,6 @@ class Workspace:
         if is_opaque(text) or truncated:
             text = (await self.baseline.printed(STAGED_DIFF_COMMAND)).text
         return replace(patch, text=text)
-
-
-def shell_text(text: str) -> str:
-    """`text` as a shell can be given it: without NUL, and with U+FFFD for surrogates, which have no encoding."""
-    return _SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def step_record(step: int, action: str, result: CommandResult, started: float) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from swerl_agent.episode.protocol import SUBMISSION
 from swerl_agent.sandbox import CommandResult, blocking
+from swerl_agent.sandbox.wire import shell_text
 
 LOGIN_SHELL = ["bash", "-lc"]
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds, of the times that `sleep` takes
@@ -154,9 +155,14 @@ class SandboxEnvironment:
         self.cleanup()
 
 
+def command_of(action: dict[str, Any]) -> str:
+    """The command of an action, as a shell can be given it."""
+    return shell_text(str(action.get("command", "")))
+
+
 def merged(action: dict[str, Any]) -> str:
     """The command of an action, with both output streams merged."""
-    return f"exec 2>&1\n{action.get('command', '')}"
+    return f"exec 2>&1\n{command_of(action)}"
 
 
 def interpreted(
@@ -167,7 +173,7 @@ def interpreted(
 ) -> str:
     """Text that runs the command of an action with `interpreter`, in the image's environment with `env`."""
     variables = [f"export {shlex.quote(f'{name}={value}')}" for name, value in env.items()]
-    program = shlex.join([*interpreter, str(action.get("command", ""))])
+    program = shlex.join([*interpreter, command_of(action)])
     return "\n".join(["exec 2>&1", _RESTORE + shlex.quote(image_environment), *variables, f"exec {program}"])
 
 

@@ -2,7 +2,8 @@
 
 Guarantees: every call runs in the thread of the event loop that holds the streams, whichever event loop it comes from.
 Every failure of the sandbox is `SandboxFailed`. An unreadable file raises the OSError of Python's `open`. Bash sessions
-do not wait for each other; `execute` and file calls run one after the other.
+do not wait for each other; `execute` and file calls run one after the other. Of a command, NUL is dropped and a lone
+surrogate becomes U+FFFD.
 
 Unlike SWE-ReX's own server, a program ended by signal n has exit code 128 + n, as in a shell.
 """
@@ -53,7 +54,7 @@ from swerl_kube import KubeError
 from ..sandbox import FileError, PodConnector, SandboxError, Session, files, folders
 from ..sandbox.blocking import LoopThread
 from ..sandbox.session import FILE_LIMIT
-from ..sandbox.wire import OutputLimit, quoted
+from ..sandbox.wire import OutputLimit, quoted, shell_text
 from .swe_rex_bash import BashSession
 
 P = ParamSpec("P")
@@ -126,7 +127,9 @@ class SandboxRuntime(AbstractRuntime):
     async def run_in_session(self, action: BashAction | BashInterruptAction) -> BashObservation:
         """See BashSession.run and BashSession.interrupt; raises SessionDoesNotExistError."""
         shell = self._shell(action.session)
-        return await (shell.interrupt(action) if isinstance(action, BashInterruptAction) else shell.run(action))
+        if isinstance(action, BashInterruptAction):
+            return await shell.interrupt(action)
+        return await shell.run(action.model_copy(update={"command": shell_text(action.command)}))
 
     @_in_loop
     async def close_session(self, request: CloseBashSessionRequest) -> CloseBashSessionResponse:
@@ -224,7 +227,7 @@ class SandboxRuntime(AbstractRuntime):
     def _text(self, command: Command, env: Mapping[str, str]) -> str:
         """The shell text that executes the command."""
         given = command.command
-        arguments = [given] if isinstance(given, str) else list(given)
+        arguments = [shell_text(word) for word in ([given] if isinstance(given, str) else given)]
         if not arguments:
             raise ValueError("no command")
         not_found = f"{{ echo {self._not_found_mark} >&2; exit {NOT_FOUND}; }}"

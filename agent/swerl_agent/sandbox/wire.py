@@ -21,6 +21,7 @@ BECOME_USER = "\n".join(
 )
 LINE_LIMIT = 4096  # bytes; a result line has about 80
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+SURROGATE = re.compile("[\ud800-\udfff]")  # has no encoding
 LABEL = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 CALLER_ID_PREFIX = "n-"  # of the id of a command whose caller gave the id
 INLINE_LIMIT = 4 << 10  # bytes; a shell reads a line byte by byte, so longer texts travel as files
@@ -119,6 +120,11 @@ def valid_label(label: str, what: str) -> str:
     if not LABEL.match(label):
         raise ValueError(f"not {what}: {label!r}; give 1 to 64 letters, digits, `-` or `_`")
     return label
+
+
+def shell_text(text: str) -> str:
+    """A model's `text` as a shell can be given it: without NUL, and with U+FFFD for surrogates."""
+    return SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def quoted(word: str) -> str:
