@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from swerl_api import GradingSpec, SandboxSpec
-from swerl_api.isolation import probe_arguments
 from swerl_api.names import GRADING_PREFIX
 from swerl_kube import KubeClient
 
@@ -30,6 +29,7 @@ from .cache import VerdictCache, cache_key, criteria, grader_version, limits
 from .contrast import AlteredRun
 from .contrast_runs import ContrastRuns
 from .framing import Report
+from .isolation_proof import IsolationProof
 from .job import Infrastructure, JobRun, NoReport, Outcome, run_job
 from .log_reader import LogReader, Unreadable
 from .manifests import (
@@ -95,9 +95,7 @@ class Grader:
         self._cache = VerdictCache(cache_directory) if settings.cache else None
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
-        self._probe = probe_arguments([]) if self._sandbox.egress != "allow" else []
-        self._isolated = not self._probe  # a Pod has shown that it reaches no network
-        self._reached = False  # a Pod reported a network, which code of a patch may forge
+        self._isolation = IsolationProof(self._sandbox.egress)
         self._logs = LogReader()
         self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), grader_version())
 
@@ -177,7 +175,7 @@ class Grader:
             done.exception()  # every waiter may have gone away
 
     def _payload(self, task: Task, patch: str, altered: AlteredRun | None = None) -> dict[str, bytes]:
-        return grading_payload(task, patch, self._settings, self._workdir(task), altered, self._probe)
+        return grading_payload(task, patch, self._settings, self._workdir(task), altered, self._isolation.probe)
 
     def _workdir(self, task: Task) -> str:
         return task.workdir_or(self._sandbox.workdir)
@@ -259,7 +257,7 @@ class Grader:
         raise GradingIncomplete(Verdict("unresolved" if cut_short else "infra_error", report, detail=detail))
 
     async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:
-        name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]
+        name, waits = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12], self._isolation.awaited
         labels = grading_labels(self._labels, self._id, task.instance_id)
         maps = payload_maps(name, files, labels, self._owners)
         job = grading_job(
@@ -277,15 +275,13 @@ class Grader:
             labels=labels,
             owners=self._owners,
             overlay=overlay,
-            await_probe=not self._isolated or self._reached,
+            await_probe=waits,
         )
         deadline = self._settings.timeout_seconds + PULL_ALLOWANCE + DEADLINE_SLACK
         if self._lease:
             await self._lease.wait_until_safe()
         run = await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
-        isolation = run.outcome.isolation if isinstance(run.outcome, Report) else ""
-        self._isolated |= isolation == "proved"
-        self._reached |= isolation.startswith("reached")
+        self._isolation.take(run.outcome, image=task.image, awaited=waits)
         return run
 
     async def _make_ready(self) -> None:

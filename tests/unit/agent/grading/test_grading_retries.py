@@ -12,7 +12,7 @@ import pytest
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.framing import Report
 from swerl_agent.grading.job import Infrastructure, JobRun, LimitExceeded, NoReport, Outcome
-from swerl_api import GradingSpec
+from swerl_api import GradingSpec, SandboxSpec
 
 from .graded import A, B, log, task
 
@@ -129,3 +129,47 @@ async def test_after_a_network_was_reported_no_test_runs_before_the_isolation_is
         for _ in range(4):
             assert (await grader.grade(task(eval_script="bin/test"), "")).resolved
     assert awaited == [True, False, False, True, True]
+
+
+def reporting(monkeypatch: pytest.MonkeyPatch, isolations: list[str]) -> None:
+    """Make the Jobs, one after the other, pass with these words on their isolation."""
+
+    async def run_job(*args: Any, **kwargs: Any) -> JobRun:
+        return JobRun(replace(PASSED, isolation=isolations.pop(0)), "")
+
+    monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "words"),
+    [
+        ("unproved", "isolation cannot be checked: it has no bash with /dev/tcp, python3 or nc: add one, or set"),
+        ("unknown", "isolation cannot be checked: the probe in the grading Pod gave no answer in time"),
+    ],
+)
+async def test_pod_that_cannot_prove_its_isolation_is_an_infrastructure_failure_until_one_has(
+    monkeypatch: pytest.MonkeyPatch, isolation: str, words: str
+) -> None:
+    reporting(monkeypatch, [isolation, isolation, isolation, "proved", isolation])
+    cluster: Any = Cluster()
+    async with Grader(cluster, "n", GradingSpec(retries=1, cache=False, contrast="never")) as grader:
+        refused = await grader.grade(task(eval_script="bin/test"), "")
+        assert refused.status == "infra_error" and words in refused.detail
+        for _ in range(2):  # beside the tests, code of a patch may end the probe: that masks no verdict
+            assert (await grader.grade(task(eval_script="bin/test"), "")).resolved
+
+
+async def test_image_without_a_tool_for_the_probe_is_graded_where_the_job_allows_any_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reporting(monkeypatch, ["unknown"])
+    cluster: Any = Cluster()
+    open_network = SandboxSpec(egress="allow")
+    settings = GradingSpec(cache=False, contrast="never")
+    async with Grader(cluster, "n", settings, sandbox=open_network) as grader:
+        assert (await grader.grade(task(eval_script="bin/test"), "")).resolved
+
+
+async def test_patch_that_does_not_apply_needs_no_proof_of_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict, jobs = await graded(monkeypatch, replace(PASSED, stage="apply_failed", isolation="unknown"))
+    assert (verdict.status, len(jobs)) == ("patch_apply_failed", 1)
