@@ -64,12 +64,26 @@ report_test_files() {
   rm -rf "$folder"
 }
 
-# Files that git knows in the folders of the task's tests, for the witness to watch.
+# Files for the witness to watch: those of the task's tests and of its test patch, whether they are there yet or not, and
+# what git knows in their folders. The top of the tree is no folder of tests.
 test_folders() {
-  local pattern
+  local pattern path folder=$scratch/watched
   while IFS= read -r pattern; do
-    [[ $pattern == *'*'* || $pattern == /* || $pattern != */* ]] || printf '%s\0' "${pattern%/*}"
-  done < "$scratch/targets" | sort -zu | xargs -0 -r "${git[@]}" ls-files -z -- | head -c 1000000
+    if [[ $pattern == *'*'*test* ]]; then
+      "${pinned[0]}" "${pinned[@]:2}" ls-files -z -- ":(glob)$pattern"
+    elif [[ $pattern != /* && $pattern != *'*'* ]]; then
+      printf '%s\0' "$pattern"
+      [[ $pattern != */* ]] || printf '%s\0' "${pattern%/*}" >> "$folder"
+    fi
+  done < "$scratch/targets" > "$scratch/test_files"
+  repo apply --numstat -z "$scratch/tests.diff" 2> /dev/null | while IFS=$'\t' read -r -d '' _ _ path; do
+    printf '%s\0' "$path"
+    [[ $path != */* ]] || printf '%s\0' "${path%/*}" >> "$folder"
+  done >> "$scratch/test_files"
+  {
+    sort -zu "$scratch/test_files"
+    [[ ! -s $folder ]] || sort -zu "$folder" | xargs -0 -r "${git[@]}" ls-files -z --
+  } | head -c 1000000
 }
 
 # What git and patch(1) may not change in the repository's own folder.

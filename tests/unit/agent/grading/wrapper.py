@@ -30,17 +30,18 @@ def grade(
     under: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
     targets: tuple[str, ...] = ("tests/test_a.py",),
+    test_patch: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Report:
-    test_patch = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
-    ground_truth = GroundTruth("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
+    of_tests = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
+    ground_truth = GroundTruth("true", "", of_tests, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
         "eval.sh": script,
         "patch.diff": patch,
         "protected": "".join(glob + "\n" for glob in protected_globs(ground_truth, ["locked/*"], hidden)),
         "exempt": "locked/open.txt\n",
         "reserved": "".join(name + "\n" for name in reserved_names(ground_truth)),
-        "tests.diff": "",
+        "tests.diff": test_patch,
         "targets": "".join(path + "\n" for path in targets),
         "closed": "",
         "created": "".join(each.path + "\0" for each in changed_files(patch) if each.added),
