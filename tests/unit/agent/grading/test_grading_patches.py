@@ -31,6 +31,17 @@ def test_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str, 
     assert (report.stage, report.applied) == (stage, applied)
 
 
+@pytest.mark.parametrize("name", ["a/.git/extra", '"a/\\056git/extra"', "a/.git/hooks/post-checkout"])
+def test_patch_that_writes_into_the_repositorys_own_folder_is_refused(
+    repository: Path, tmp_path: Path, name: str
+) -> None:
+    """git refuses such a path and patch(1) does not; the policy, which does, is not asked here."""
+    new = NEW.replace("a/new.py", name).replace("b/new.py", name.replace("a/", "b/", 1))
+    report = grade(repository, tmp_path / "p", patch=new, script="echo began")
+    assert report.stage == "git_changed" and b"began" not in report.log
+    assert list((repository / ".git").rglob("extra")) or (repository / ".git/hooks/post-checkout").exists()
+
+
 def test_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_path: Path) -> None:
     """As where an image's own commit changed lines around those of the patch."""
     long = [f"line {number}\n" for number in range(20)]
