@@ -37,8 +37,12 @@ def patch_of(repository: Repository, cheat: Cheat) -> str:
 
 
 def task_of(task: Task, cheat: Cheat) -> Task:
-    lines = task.ground_truth.eval_script.replace(": '>>>>> Start", f"{cheat.before}\n: '>>>>> Start")
-    return replace(task, ground_truth=replace(task.ground_truth, eval_script=lines)) if cheat.before else task
+    before, own = cheat.before, " tests/test_calc.py\n: '>>>>> End"
+    lines = task.ground_truth.eval_script
+    if cheat.earlier:
+        before, lines = "echo 'import calc' > tests/test_before.py", lines.replace(own, f" tests/test_before.py{own}")
+    lines = lines.replace(": '>>>>> Start", f"{before}\n: '>>>>> Start")
+    return replace(task, ground_truth=replace(task.ground_truth, eval_script=lines)) if before else task
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
