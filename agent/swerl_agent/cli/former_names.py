@@ -1,4 +1,4 @@
-"""Option names of eval_swe.py, run_minisweagent_eval and the SWE-bench harness, answered with those of here."""
+"""Option names of eval_swe.py, run_minisweagent_eval, the SWE-bench harness and miles, answered with those of here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ GRADING = {
     "--report-dir": "--output FOLDER",
     "--rewrite-reports": "--logs FOLDER instead of predictions",
 }
-COMMANDS: Mapping[tuple[str, ...], Mapping[str, str]] = {("eval", "run"): EVALUATION, ("grade",): GRADING}
+IMPORT = {"--input": "the first argument, without an option name; --format prompt writes the form of miles"}
+COMMANDS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    ("eval", "run"): EVALUATION,
+    ("grade",): GRADING,
+    ("tasks", "import"): IMPORT,
+}
 
 
 def former_names(arguments: Sequence[str]) -> list[str]:

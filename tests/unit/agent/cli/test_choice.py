@@ -201,6 +201,21 @@ def test_options_of_other_programs_are_answered_with_the_own_ones(capsys: pytest
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "old"),
+    [pytest.param(command, old, id=f"{command[0]} {old}") for command, names in COMMANDS.items() for old in names],
+)
+def test_each_option_of_other_programs_is_answered(
+    command: tuple[str, ...], old: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = f"is here: {COMMANDS[command][old]}\n"
+    assert main([*command, old, "x"]) == 2
+    assert capsys.readouterr().err == f"swerl: {old} {answer}"
+    written = old[:2] + old[2:].replace("-", "_")
+    assert main([*command, f"{written}=x"]) == 2
+    assert capsys.readouterr().err == f"swerl: {written} {answer}"
+
+
 def test_mapped_options_of_other_programs_are_no_own_options(capsys: pytest.CaptureFixture[str]) -> None:
     for command, names in COMMANDS.items():
         assert main([*command, "--help"]) == 0

@@ -248,6 +248,7 @@ def test_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository:
 
 def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Path) -> None:
     episode, _ = run(block("git log --all; printf 'caf\\351\\n' > latin.txt"), block(SUBMIT))
+    episode.patch_left_out = ["core: 12582912 bytes"]
     folder = write_artifacts(tmp_path / "out", episode, Verdict("resolved", {"resolved": True}), meta={"reward": 1.0})
     assert folder.name.startswith("kit__kit-1__gg3__i2__")
     assert sorted(path.name for path in folder.iterdir()) == ["meta.json", "patch.diff", "traj.json"]
@@ -258,6 +259,7 @@ def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Pat
     assert trajectory["segments"][0]["tokens"] == episode.segments[0].tokens
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["reward"], meta["agent_name"]) == (1.0, "builtin")
+    assert meta["patch_left_out"] == trajectory["info"]["patch_left_out"] == ["core: 12582912 bytes"]
     assert json.loads((folder / "traj.json").read_text())["info"] == meta
     assert b"caf\xe9" in (folder / "patch.diff").read_bytes()
     assert all(GOLD.encode() not in path.read_bytes() for path in folder.iterdir())

@@ -43,9 +43,12 @@ def at(task: Task, tree: Path) -> Task:
 
 @asynccontextmanager
 async def local_grader(
-    monkeypatch: pytest.MonkeyPatch, repository: Path, tree: Path, **changes: Any
+    monkeypatch: pytest.MonkeyPatch, repository: Path, tree: Path, workdir: str = "", **changes: Any
 ) -> AsyncIterator[Grader]:
-    """A Grader whose Jobs run one after the other here; `tree`: where each finds a fresh copy of `repository`."""
+    """A Grader whose Jobs run one after the other here; `tree`: where each finds a fresh copy of `repository`.
+
+    `workdir`: that of tasks which name none, if not `tree`.
+    """
     turn = asyncio.Lock()
 
     async def run_job(
@@ -57,7 +60,8 @@ async def local_grader(
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
     settings = GradingSpec.model_validate({"cache": False, "retries": 0, "timeout_seconds": 300, **changes})
-    async with Grader(cluster, "n", settings, sandbox=SandboxSpec(workdir=str(tree), egress="allow")) as grader:
+    sandbox = SandboxSpec(workdir=workdir or str(tree), egress="allow")
+    async with Grader(cluster, "n", settings, sandbox=sandbox) as grader:
         yield grader
 
 

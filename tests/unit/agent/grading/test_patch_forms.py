@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class Form:
 
     patch: str | Callable[[Path], str]
     result: dict[str, bytes | None] | None
+    executable: str = ""  # a file that can be executed then, and not before
 
 
 def changed(**changes: str | None) -> Callable[[Path], str]:
@@ -111,7 +113,9 @@ FORMS = {
     "new, empty and deleted files": Form(changed(new="", **{"a.py": None}), {"new": b"", "a.py": None}),
     "rename with changes": Form(moved, {"pkg/b.py": None, "pkg/c.py": b"one\ntwo\nthree\nfour\n"}),
     "mode": Form(
-        "diff --git a/pkg/b.py b/pkg/b.py\nold mode 100644\nnew mode 100755\n", {"pkg/b.py": b"one\ntwo\nthree\n"}
+        "diff --git a/pkg/b.py b/pkg/b.py\nold mode 100644\nnew mode 100755\n",
+        {"pkg/b.py": b"one\ntwo\nthree\n"},
+        executable="pkg/b.py",
     ),
     "binary (`git diff --binary`)": Form(written("x.bin", b"\0\xff"), {"x.bin": b"\0\xff"}),
     "bytes that are no UTF-8": Form(written("x.txt", b"caf\xe9\n"), {"x.txt": b"caf\xe9\n"}),
@@ -149,6 +153,7 @@ def test_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, name
     form = FORMS[name]
     patch = form.patch if isinstance(form.patch, str) else form.patch(package)
     assert forbidden(patch) is None
+    assert executable(package, form.result or ()) == set()
     text = patch if patch.endswith("\n") else patch + "\n"
     report = grade(package, tmp_path / "p", patch=text)
     if form.result is None:
@@ -158,6 +163,12 @@ def test_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, name
     assert report.applied in documented_ways()
     found = {path: (package / path).read_bytes() if (package / path).exists() else None for path in form.result}
     assert found == form.result and as_bytes(text)
+    assert executable(package, form.result) == ({form.executable} if form.executable else set())
+
+
+def executable(folder: Path, names: Iterable[str]) -> set[str]:
+    """Those of the files that are there and that their owner may execute."""
+    return {name for name in names if (folder / name).exists() and (folder / name).stat().st_mode & stat.S_IXUSR}
 
 
 def section_on_forms() -> str:
