@@ -14,9 +14,8 @@ from swerl_api import API_VERSION, AlgorithmSpec, SweRLJobSpec
 from swerl_api.swerljob import MAX_JOB_NAME
 from swerl_plan import Machines, known_models, propose, refusal
 
-from swerl_agent import RELEASE
+from .installed import InstalledRelease
 
-GPU_IMAGE, CPU_IMAGE = f"swe-rl/trainer-gpu:{RELEASE}", f"swe-rl/trainer:{RELEASE}"
 ALGORITHM = AlgorithmSpec()
 GIB = 2**30
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -33,6 +32,7 @@ class JobOutline:
     nodes: int = 1
     held_out: str | None = None  # as tasks
     name: str | None = None
+    namespace: str | None = None
     image: str | None = None
     steps: int = ALGORITHM.steps
     prompts_per_step: int = ALGORITHM.prompts_per_step
@@ -48,13 +48,10 @@ class JobOutline:
 
 def job_text(outline: JobOutline) -> str:
     """The YAML of the job."""
-    spec = _spec(outline)
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": "SweRLJob",
-        "metadata": {"name": outline.name or _name(outline.model)},
-        "spec": spec,
-    }
+    metadata = {"name": outline.name or _name(outline.model)}
+    if outline.namespace:
+        metadata["namespace"] = outline.namespace
+    body = {"apiVersion": API_VERSION, "kind": "SweRLJob", "metadata": metadata, "spec": _spec(outline)}
     text = yaml.dump(body, sort_keys=False, default_flow_style=False, width=100)
     return _HEAD + _commented(text)
 
@@ -96,7 +93,7 @@ def _base_spec(outline: JobOutline) -> dict[str, Any]:
 def _machines(outline: JobOutline) -> dict[str, Any]:
     """Half of the GPUs train and half infer; a single GPU, and CPUs, take turns."""
     shared = outline.gpus * outline.nodes < 2
-    trainer: dict[str, Any] = {"image": outline.image or (GPU_IMAGE if outline.gpus else CPU_IMAGE)}
+    trainer: dict[str, Any] = {"image": outline.image or InstalledRelease().trainer(outline.gpus)}
     rollout: dict[str, Any] = {"engines": 1, "gpusPerEngine": outline.gpus if shared else 1}
     if shared:
         trainer |= {"gpus": outline.gpus}

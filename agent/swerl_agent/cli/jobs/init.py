@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 from swerl_api.quantity import parse_quantity
+from swerl_kube import KubeError
 
 from swerl_agent.jobs import file_faults, parse_job
 from swerl_agent.jobs.init import ALGORITHM, JobOutline, job_text
+from swerl_agent.jobs.installed import InstalledRelease, installed_release
 
 from ..command import Options, keeps
+from ..options import cluster_options, open_client
 from ..output import is_json, output_option
 from ..values import NATURAL, PATH, POSITIVE, QUANTITY
 
@@ -24,12 +29,15 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
     "gpus": ("GPUs of one node (0: CPU)", JobOutline.gpus, NATURAL),
     "nodes": ("Nodes", JobOutline.nodes, POSITIVE),
 }
+REGISTRY_QUESTION = "Registry of the swe-rl images (HOST/PATH; empty: Docker Hub)"
+CLUSTER_SECONDS = 5.0  # for the answer of a cluster, which `init` does not need
 
 
 @click.command(
     "init",
     help="Write a SweRLJob with comments, in a layout that the model fits, to FILE or to standard output. On a"
-    " terminal, it asks for missing options. With -o json, the job is JSON, without comments.",
+    " terminal, it asks for missing options. The trainer image is that of the release that the cluster has"
+    " installed, where a cluster answers. With -o json, the job is JSON, without comments.",
 )
 @click.argument("file", type=PATH, required=False)
 @click.option("--model", metavar="MODEL", help="Hugging Face id, or CLAIM:PATH of a volume")
@@ -40,7 +48,8 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
 @click.option("--nodes", type=POSITIVE, metavar="N", help=f"nodes (default {JobOutline.nodes})")
 @click.option("--gpu-memory", type=QUANTITY, default="80Gi", help="memory of one GPU (default 80Gi)")
 @click.option("--name", metavar="NAME", help="name of the job (default: the model's)")
-@click.option("--image", metavar="REFERENCE", help="trainer image (default: that of this release)")
+@click.option("--registry", metavar="HOST/PATH", help="registry of the swe-rl images (default: that of the operator)")
+@click.option("--image", metavar="REFERENCE", help="trainer image (default: that of the release in the registry)")
 @click.option("--steps", type=POSITIVE, default=ALGORITHM.steps, help=f"training steps (default {ALGORITHM.steps})")
 @click.option(
     "--group-size",
@@ -57,6 +66,7 @@ QUESTIONS: dict[str, tuple[str, Any, click.ParamType[Any]]] = {  # question, def
 @click.option("--secret", metavar="NAME", help="Secret with HF_TOKEN")
 @click.option("--force", is_flag=True, help="overwrite FILE")
 @output_option
+@cluster_options
 @keeps("a FILE that was named may be incomplete")
 async def write_job(options: Options) -> int:
     """0; 1 when no layout of these GPUs fits the model."""
@@ -68,7 +78,8 @@ async def write_job(options: Options) -> int:
         **answers,
         held_out=options.held_out,
         name=options.name,
-        image=options.image,
+        namespace=options.namespace,
+        image=options.image or await _trainer_image(options, answers["gpus"]),
         steps=options.steps,
         prompts_per_step=options.prompts,
         group_size=options.group_size,
@@ -86,6 +97,32 @@ async def write_job(options: Options) -> int:
         print(text, end="")
     print(*(f"swerl: {fault.as_text()}\n" for fault in faults), sep="", end="", file=sys.stderr)
     return 1 if faults else 0
+
+
+async def _trainer_image(options: Options, gpus: int) -> str:
+    """That of the installed release, of `--registry`, or of the answer; warns where its registry stays unknown."""
+    if options.registry:
+        return InstalledRelease(options.registry).trainer(gpus)
+    if found := await _installed(options):
+        return found.trainer(gpus)
+    image = InstalledRelease(_asked_registry() if sys.stdin.isatty() else "").trainer(gpus)
+    if image == InstalledRelease().trainer(gpus):
+        text = f"spec.trainer.image is {image} of Docker Hub, because no cluster named another registry"
+        print(f"swerl: warning: {text}; give --registry HOST/PATH, or --image REFERENCE", file=sys.stderr)
+    return image
+
+
+def _asked_registry() -> str:
+    answer: str = click.prompt(REGISTRY_QUESTION, default="", show_default=False, err=True)
+    return answer.strip()
+
+
+async def _installed(options: Options) -> InstalledRelease | None:
+    """The cluster's release; None where no cluster answers in time, or where this account may not read it."""
+    with suppress(KubeError, TimeoutError, OSError):
+        async with asyncio.timeout(CLUSTER_SECONDS), open_client(options) as client:
+            return await installed_release(client)
+    return None
 
 
 def _answer(name: str, given: Any) -> Any:

@@ -15,6 +15,11 @@ from tests.unit.agent.console.artifacts import write_evaluation, write_held_out,
 ANSWERS = ["--model", "Qwen/Qwen3-4B", "--tasks", "swe-tasks:train", "--output-claim", "runs"]
 
 
+@pytest.fixture(autouse=True)
+def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "no-kubeconfig"))
+
+
 def test_written_job_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "job.yaml")
     assert main(["init", path, *ANSWERS, "--gpus", "8", "--nodes", "2"]) == 0

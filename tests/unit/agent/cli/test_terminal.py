@@ -13,6 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from swerl_agent import RELEASE
 
 from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent.jobs.test_view import groups, reading
@@ -21,12 +22,14 @@ from .terminal import Terminal, on_terminal
 
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"  # to the line above, which is erased
 STEPS = (1, 4, 8)
+NO_CLUSTER = {"KUBECONFIG": "/no-kubeconfig"}
 
 
 def test_init_asks_for_each_open_answer(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     answers = [("Model", "Qwen/Qwen3-0.6B"), ("Tasks", ""), ("PersistentVolumeClaim", "out"), ("GPUs", "1")]
-    with on_terminal("init", str(path), "--nodes", "1") as terminal:
+    answers += [("Registry", "registry.example.org/mirror")]
+    with on_terminal("init", str(path), "--nodes", "1", environment=NO_CLUSTER) as terminal:
         for question, answer in answers:
             terminal.wait_for(question)
             terminal.type(answer)
@@ -37,12 +40,13 @@ def test_init_asks_for_each_open_answer(tmp_path: Path) -> None:
     assert spec["tasks"]["source"] == {"persistentVolumeClaim": {"claimName": "swe-tasks", "path": "train"}}
     assert spec["checkpoint"]["volume"] == {"persistentVolumeClaim": {"claimName": "out"}}
     assert spec["trainer"]["gpus"] == 1
+    assert spec["trainer"]["image"] == f"registry.example.org/mirror/swe-rl/trainer-gpu:{RELEASE}"
     assert "Nodes" not in terminal.output and f"next: swerl validate {path}" in terminal.output
 
 
 def test_init_asks_again_after_an_answer_that_is_no_number_of_machines(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    given = ["--model", "Qwen/Qwen3-0.6B", "--tasks", "swe-tasks:train", "--output-claim", "runs"]
+    given = ["--model", "Qwen/Qwen3-0.6B", "--tasks", "swe-tasks:train", "--output-claim", "runs", "--image", "own"]
     with on_terminal("init", str(path), *given) as terminal:
         for question, answer in [("GPUs", "-1"), ("GPUs", "many"), ("GPUs", "2"), ("Nodes", "0"), ("Nodes", "1")]:
             terminal.wait_for(f"{question} ")
