@@ -10,7 +10,7 @@ PAGE = "docs/jobs.md"
 
 
 def commands() -> list[list[str]]:
-    """Those of the page's first shell block; tests/control_plane/jobs_cli runs them."""
+    """Those of the page's first shell block; tests/control_plane/jobs/test_first_job.py runs them."""
     block = next(block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "sh")
     return block.commands()
 
