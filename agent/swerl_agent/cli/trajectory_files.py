@@ -11,6 +11,8 @@ from swerl_agent.trajectories.export import FORMATS, export_trajectories
 from swerl_agent.trajectories.importing import harness_verdicts, import_trajectories
 
 from .command import Options, keeps
+from .episode_folder import episode_files
+from .options import cluster_options
 from .output import output_format_option, print_result
 from .values import PATH
 
@@ -20,19 +22,21 @@ output_option = click.option("--output", type=PATH, required=True, metavar="FOLD
 @click.command(
     "export",
     help="Write episodes for `harbor view` or `inspect view`.\n\n"
-    "FOLDER: that of a job, an evaluation or an episode, or one that contains some.",
+    "FOLDER: that of a job, an evaluation or an episode, one that contains some, or the name of a SweRLJob.",
 )
 @click.argument("folder", type=PATH)
 @click.option("--format", type=click.Choice(FORMATS), required=True, help="atif: harbor's jobs; inspect: .eval logs")
 @output_option
 @click.option("--no-tokens", is_flag=True, help="leave out token ids, log-probs and loss masks")
 @output_format_option
+@cluster_options
 @keeps("what was written so far is kept")
 async def export_folder(options: Options) -> int:
     """Write the episodes. Exit codes: 0 all, 2 all but those named on stderr."""
-    count = export_trajectories(
-        options.folder, options.output, options.format, tokens=not options.no_tokens, on_error=_print_error
-    )
+    async with episode_files(options, options.folder) as folder:
+        count = export_trajectories(
+            folder, options.output, options.format, tokens=not options.no_tokens, on_error=_print_error
+        )
     written = [str(path) for path in count.written]
     summary = f"{count.episodes} episodes exported" + (f", {count.failed} left out" if count.failed else "")
     document = {"episodes": count.episodes, "left_out": count.failed, "written": written}

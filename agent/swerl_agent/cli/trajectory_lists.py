@@ -23,7 +23,8 @@ from swerl_agent.trajectories.trajectory import Command, Turn
 from swerl_agent.visible import visible
 
 from .command import Options, runs
-from .episode_folder import indexed
+from .episode_folder import META, episode_files, episode_grading, indexed
+from .options import cluster_options
 from .output import output_option, print_result
 from .values import PATH, POSITIVE
 
@@ -33,7 +34,8 @@ RESOLVED = ("yes", "no", "lost")  # as the console's list takes them
 
 @click.command(
     "ls",
-    help="List ended episodes, the newest first.\n\nFOLDER: that of a job or an evaluation, or one that contains some.",
+    help="List ended episodes, the newest first.\n\n"
+    "FOLDER: that of a job or an evaluation, one that contains some, or the name of a SweRLJob.",
 )
 @click.argument("folder", type=PATH)
 @click.option("--resolved", type=click.Choice(RESOLVED), help="lost: infrastructure ended the episode")
@@ -41,19 +43,22 @@ RESOLVED = ("yes", "no", "lost")  # as the console's list takes them
 @click.option("--status", metavar="VERDICT", help="episodes with this verdict, such as unresolved or infra_error")
 @click.option("--limit", type=POSITIVE, default=50, metavar="N", help="episodes to print (default 50)")
 @output_option
+@cluster_options
 @runs
 async def list_episodes(options: Options) -> int:
     """0."""
     chosen = {"resolved": options.resolved, "task": options.task, "verdict": options.status}
     given = {name: value for name, value in chosen.items() if value}
-    total, found = await asyncio.to_thread(_episodes, options.folder, given, options.limit)
+    async with episode_files(options, options.folder, META) as folder:
+        total, rows = await asyncio.to_thread(_episodes, folder, given, options.limit)
+    found = [_listed(options.folder, row) for row in rows]
     left = total - len(found)
     lines = [*table(HEADS, map(_row, found)), *([f"{left} episodes more; --limit prints more"] if left else [])]
     print_result(options, {"episodes": found, "total": total}, lines if found else ["no episodes"])
     return 0
 
 
-def _episodes(folder: Path, given: Mapping[str, str], limit: int) -> tuple[int, list[dict[str, Any]]]:
+def _episodes(folder: Path, given: Mapping[str, str], limit: int) -> tuple[int, list[Any]]:
     """How many episodes pass the filters, and the first `limit` of them."""
     from swerl_agent.console.query import PAGE, Filters, episodes  # needs packages that `show` and `diff` do not
 
@@ -61,7 +66,7 @@ def _episodes(folder: Path, given: Mapping[str, str], limit: int) -> tuple[int, 
         total, found = episodes(database, Filters(given), 0)
         for page in range(1, -(-min(limit, total) // PAGE)):
             found += episodes(database, Filters(given), page)[1]
-    return total, [_listed(folder, row) for row in found[:limit]]
+    return total, found[:limit]
 
 
 def _listed(folder: Path, row: Any) -> dict[str, Any]:
@@ -83,17 +88,21 @@ def _row(episode: dict[str, Any]) -> tuple[str, ...]:
 @click.command(
     "show",
     help="Print an episode: each turn with its results, the verdict with its reason, the patch.\n\n"
-    "EPISODE: a path that `swerl trajectories ls` prints.",
+    "EPISODE: a path that `swerl trajectories ls` prints; of a SweRLJob it begins with the job's name.",
 )
 @click.argument("episode", type=PATH)
 @click.option("--grading", is_flag=True, help="also the outcome of each test, and the log of the grading")
 @output_option
+@cluster_options
 @runs
 async def show_episode(options: Options) -> int:
     """0."""
-    document = _document(read_episode(options.episode))
-    if options.grading:
-        document["grading"] = _grading(options.episode)
+    chosen = options, options.episode
+    files = episode_grading(*chosen) if options.grading else episode_files(*chosen)
+    async with files as folder:
+        document = {"path": visible(str(options.episode))} | _document(read_episode(folder))
+        if options.grading:
+            document["grading"] = _grading(folder)
     print_result(options, document, _lines(document))
     return 0
 
@@ -103,7 +112,6 @@ def _document(episode: StoredEpisode) -> dict[str, Any]:
     opening = [{"role": visible(role), "content": visible(content)} for _, role, content in episode.trajectory.opening]
     reason = text(verdict.get("detail")) or text(info.get("error"))
     return {
-        "path": visible(str(episode.folder)),
         "task": visible(episode.task),
         "model": visible(episode.model),
         "exit_status": visible(text(info.get("exit_status"))),
@@ -172,15 +180,17 @@ def _part(head: str, content: str) -> Iterator[str]:
 @click.command(
     "diff",
     help="Compare the patches of two episodes; exit code 0 if they are equal, 1 if not.\n\n"
-    "ONE, OTHER: paths that `swerl trajectories ls` prints.",
+    "ONE, OTHER: paths that `swerl trajectories ls` prints; of a SweRLJob they begin with the job's name.",
 )
 @click.argument("one", type=PATH)
 @click.argument("other", type=PATH)
 @output_option
+@cluster_options
 @runs
 async def diff_patches(options: Options) -> int:
     """0 when the patches are equal, 1 when they differ."""
-    one, other = read_episode(options.one).patch, read_episode(options.other).patch
+    async with episode_files(options, options.one) as first, episode_files(options, options.other) as second:
+        one, other = read_episode(first).patch, read_episode(second).patch
     before, after = (str(folder / "patch.diff") for folder in (options.one, options.other))
     lines = list(_diff_lines(difflib.unified_diff(_split(one), _split(other), before, after)))
     print_result(options, {"equal": one == other, "diff": lines}, lines)

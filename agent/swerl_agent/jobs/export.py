@@ -20,6 +20,9 @@ from .errors import JobCommandError
 from .output import JobOutput, names_of
 
 WAITING_CHUNKS = 64
+FILES = (  # hidden folders hold episodes that are not whole, and records of gradings
+    '{ [ ! -e "$1" ] || find "$1" -type f -name "$2" -not -path \'*/.*\'; } | tar -c --ignore-failed-read -T -'
+)
 MISSING = "set checkpoint.export in the job, whose last step then writes one"
 
 
@@ -46,13 +49,26 @@ async def copy_export(output: JobOutput, target: Path, step: int | None) -> str:
 
 async def copy_folder(output: JobOutput, folder: str, target: Path) -> None:
     """Copy `folder` of the job's to `target`, which must not exist."""
+    await _copy(output, target, 'tar -c -C "$1" .', folder)
+
+
+async def copy_files(output: JobOutput, place: str, pattern: str, target: Path) -> None:
+    """Copy files whose name matches `pattern`, at or below `place` of the job's folder, with their paths.
+
+    `target` must not exist; it is empty where the job has no such file.
+    """
+    await _copy(output, target, FILES, place, pattern)
+
+
+async def _copy(output: JobOutput, target: Path, script: str, *arguments: str) -> None:
+    """Extract the archive that `script` prints."""
     if target.exists():
         raise JobCommandError(f"{target} exists; name a folder that does not")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        async with aclosing(output.stream('tar -c -C "$1" .', folder)) as chunks:  # type: ignore[type-var]
+        async with aclosing(output.stream(script, *arguments)) as chunks:  # type: ignore[type-var]
             await _extract(chunks, partial)
         partial.rename(target)
     finally:

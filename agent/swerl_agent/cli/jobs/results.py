@@ -17,7 +17,7 @@ from swerl_agent.jobs.output import job_output
 from swerl_agent.jobs.plot import plot
 
 from ..command import Options, keeps, runs
-from ..episode_folder import indexed
+from ..episode_folder import META, episode_files, indexed
 from ..options import cluster_options, open_client
 from ..output import output_format_option, output_option, print_progress, print_result
 from ..values import NATURAL, PATH, POSITIVE
@@ -96,21 +96,19 @@ async def export_weights(options: Options) -> int:
 
 @click.command(
     "compare",
-    help="Compare the folder OTHER of a job or an evaluation with the folder ONE, task by task. Of a job, the newest"
-    " held-out evaluation counts, and no training episodes.",
+    help="Compare OTHER with ONE, task by task. Each is the folder of a job or an evaluation on this machine, or the"
+    " name of a SweRLJob. Of a job, the newest held-out evaluation counts, and no training episodes.",
 )
 @click.argument("one", type=PATH)
 @click.argument("other", type=PATH)
 @click.option("--tasks", "shown", type=NATURAL, default=20, metavar="N", help="tasks to print (default 20)")
 @output_option
+@cluster_options
 @runs
 async def compare_runs(options: Options) -> int:
     """0; 1 when no task is in both."""
-    one, other = (
-        await asyncio.to_thread(_solved, Path(options.one)),
-        await asyncio.to_thread(_solved, Path(options.other)),
-    )
-    found = compare(one, other)
+    async with episode_files(options, options.one, META) as one, episode_files(options, options.other, META) as other:
+        found = compare(await asyncio.to_thread(_solved, one), await asyncio.to_thread(_solved, other))
     tasks = [asdict(task) | {"change": task.change} for task in found.tasks]
     document = {key: value for key, value in asdict(found).items() if key != "tasks"} | {"tasks": tasks}
     print_result(options, document, _comparison_lines(found, options.shown))
