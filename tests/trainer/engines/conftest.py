@@ -199,7 +199,7 @@ async def routed_engine(
     source = InProcessTrainer(make_model(1))
     os.environ[API_KEY_VARIABLE] = KEY
     async with aiohttp.ClientSession(headers=api_key_headers(KEY)) as http:
-        router = Router.on("127.0.0.1", http, logs / "router.log", log_format="json")
+        router = Router.on("127.0.0.1", http, logs / "router.log", log_settings=LogSettings("json", {"job": "demo"}))
         pool = EnginePool([handle], router, http, probe_seconds=20.0, probe_pause=2.0)
         try:
             await pool.start()

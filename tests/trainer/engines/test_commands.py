@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from swerl_api import LoraSpec, RouterSpec
+from swerl_kube.logs import LogSettings
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines.api_key import key_arguments
 from swerl_trainer.engines.cpu import unused_architectures
@@ -95,7 +96,7 @@ def test_router_flags_may_be_bare() -> None:
 
 def test_router_writes_json_lines_for_a_job_that_asks_for_them() -> None:
     settings = RouterSettings("127.0.0.1", 1, 2)
-    assert "--log-json" in router_command(replace(settings, log_format="json"))
+    assert "--log-json" in router_command(replace(settings, log=LogSettings("json")))
     assert "--log-json" not in router_command(settings)
 
 

@@ -1,7 +1,9 @@
-"""Removing engines from the router's list, over its HTTP interface."""
+"""Removing engines from the router's list, over its HTTP interface; lines of its log."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from swerl_trainer.engines.errors import EngineCallError
+from swerl_kube.logs import LogSettings
+from swerl_trainer.engines import router as router_module
+from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.router import Router, RouterSettings
 
 ENGINE = "http://engine"
@@ -76,3 +80,33 @@ async def test_engine_that_comes_back_is_not_removed_later() -> None:
         await router.add(ENGINE)
         await router.finish_removals()
         assert workers.urls == {ENGINE}
+
+
+PROGRAM = """
+import json, sys
+print(json.dumps({"level": "WARN", "fields": {"message": "no worker", "policy": "x"}, "target": "smg"}), flush=True)
+sys.exit("panicked")
+"""
+
+
+async def test_lines_of_the_router_have_the_ids_of_its_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(router_module, "router_command", lambda settings: [sys.executable, "-c", PROGRAM])
+    log = LogSettings("json", {"namespace": "n", "job": "demo", "attempt": 1})
+    async with aiohttp.ClientSession() as http:
+        router = Router.on("127.0.0.1", http, tmp_path / "router.log", log_settings=log)
+        with pytest.raises(EngineStartError, match="panicked"):
+            await router.start()
+    lines = [json.loads(line) for line in (tmp_path / "router.log").read_text().splitlines()]
+    assert [(line["level"], line["logger"], line["message"]) for line in lines] == [
+        ("warning", "smg", "no worker"),
+        ("info", "text", "panicked"),
+    ]
+    assert all(line.items() >= log.ids.items() for line in lines) and lines[0]["policy"] == "x"
+
+
+async def test_text_of_the_router_is_written_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(router_module, "router_command", lambda settings: [sys.executable, "-c", PROGRAM])
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(EngineStartError, match="panicked"):
+            await Router.on("127.0.0.1", http, tmp_path / "router.log").start()
+    assert (tmp_path / "router.log").read_text().endswith("\npanicked\n")

@@ -115,7 +115,7 @@ class AttemptComponents:
             self._http,
             job.logs / "router.log",
             spec=spec.rollout.router,
-            log_format=spec.log_format,
+            log_settings=job.log,
         )
         return EnginePool(
             handles,
@@ -142,7 +142,7 @@ class AttemptComponents:
             for i in range(judge.engines)
         ]
         address, log = ray.util.get_node_ip_address(), self._job.logs / "judge-router.log"
-        router = Router.on(address, self._http, log, log_format=self._job.spec.log_format)
+        router = Router.on(address, self._http, log, log_settings=self._job.log)
         return StaticEnginePool(handles, router, self._http, "judge")
 
     async def _prepare_workers(self) -> TaskCounts:

@@ -14,13 +14,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import aiohttp
 from swerl_api import RouterSpec
 from swerl_api.addresses import url_host
-from swerl_api.base import LogFormat
+from swerl_kube.log_relay import relay_command
+from swerl_kube.logs import LogSettings
 from swerl_trainer.engines import router_process
 from swerl_trainer.engines.api_key import api_key
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
@@ -32,6 +35,7 @@ ROUTING_HEADER = "X-SMG-Routing-Key"
 START_TIMEOUT = 60.0  # seconds until the router responds
 JOIN_TIMEOUT = 60.0  # seconds until the router has seen a new engine healthy
 POLL = 0.1  # seconds between two requests
+RELAY_TIMEOUT = 5.0  # seconds for the last lines of a router that has ended
 LOG_TAIL = 2000  # characters of the log quoted in an error
 
 
@@ -43,7 +47,7 @@ class RouterSettings:
     port: int
     metrics_port: int
     spec: RouterSpec = field(default_factory=RouterSpec)  # an argument with the value "" is a bare flag
-    log_format: LogFormat = "text"
+    log: LogSettings = field(default_factory=LogSettings)
     api_key: str | None = field(default=None, repr=False)  # of its engines; its process takes it from the environment
 
 
@@ -63,7 +67,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "disable-load-monitoring": "",
         "disable-tokenizer-autoload": "",
         "log-level": "warn",
-        **({"log-json": ""} if settings.log_format == "json" else {}),
+        **({"log-json": ""} if settings.log.format == "json" else {}),
     } | settings.spec.args
     flags = [part for name, value in chosen.items() for part in ([f"--{name}", value] if value else [f"--{name}"])]
     return [sys.executable, "-m", router_process.MODULE, *flags]
@@ -80,6 +84,7 @@ class Router:
         self._ids: dict[str, str] = {}
         self._leaving: set[str] = set()  # engines that the router may still use although they were to be removed
         self._process: subprocess.Popen[bytes] | None = None
+        self._relay: subprocess.Popen[bytes] | None = None  # of the process's lines
 
     @classmethod
     def on(
@@ -90,11 +95,16 @@ class Router:
         *,
         port: int | None = None,
         spec: RouterSpec | None = None,
-        log_format: LogFormat = "text",
+        log_settings: LogSettings | None = None,
     ) -> Router:
         """A router on `port` of `host`, by default a free one; it runs after `start`. `http` sends the API key."""
         settings = RouterSettings(
-            host, port or free_port(host), free_port(host), spec or RouterSpec(), log_format, api_key()
+            host,
+            port or free_port(host),
+            free_port(host),
+            spec=spec or RouterSpec(),
+            log=log_settings or LogSettings(),
+            api_key=api_key(),
         )
         return cls(settings, http, log)
 
@@ -161,6 +171,14 @@ class Router:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        self._relay_ended()
+
+    def _relay_ended(self) -> None:
+        """Wait until the relay has written the last lines of a router that has ended."""
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            with suppress(subprocess.TimeoutExpired):
+                relay.wait(RELAY_TIMEOUT)
 
     async def _register(self, engine: str) -> None:
         key = {"api_key": self._settings.api_key} if self._settings.api_key else {}
@@ -171,14 +189,24 @@ class Router:
 
     def _launch(self) -> subprocess.Popen[bytes]:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as sink:
+        with self._log.open("ab") as sink, self._relayed(sink) as output:
             return subprocess.Popen(
                 router_command(self._settings),
-                stdout=sink,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+    def _relayed(self, sink: IO[bytes]) -> IO[bytes]:
+        """Where the router writes: `sink`, or the input of a relay to it, which ends after the router."""
+        self._relay_ended()  # that of an earlier process
+        if self._settings.log.format != "json":
+            return sink
+        command = relay_command(self._settings.log)
+        self._relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sink, start_new_session=True)
+        assert self._relay.stdin is not None
+        return self._relay.stdin
 
     async def _answering(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
@@ -190,5 +218,7 @@ class Router:
             except (aiohttp.ClientError, TimeoutError):
                 pass
             await asyncio.sleep(POLL)
+        if not self.alive:
+            await asyncio.to_thread(self._relay_ended)
         tail = self._log.read_text(errors="replace")[-LOG_TAIL:]
         raise EngineStartError(f"router {self.url} did not start; end of {self._log}:\n{tail}")

@@ -130,6 +130,6 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         logs / "router.log",
         port=names.ROUTER_PORT,
         spec=rollout.router,
-        log_format=file.spec.log_format,
+        log_settings=log_of(file),
     )
     return StaticEnginePool(handles, router, http, "evaluation")
