@@ -70,6 +70,13 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
             needs = frozenset()
 
 
+def command_of(page: str, *beginning: str) -> list[str]:
+    """The words of the first command of `page` that begins so, up to a redirection."""
+    commands = [words for block in blocks_of(page, (ROOT / page).read_text()) for words in block.commands()]
+    found = next(words for words in commands if words[: len(beginning)] == [*beginning])
+    return found[: found.index(">")] if ">" in found else found
+
+
 def prose(text: str) -> str:
     """A page without its fenced blocks."""
     return re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -11,6 +11,9 @@ from threading import Thread
 import pytest
 from swerl_agent.cli import main
 
+from tests.unit.docs.pages import command_of
+
+SANDBOXES, VERIFIED = "docs/sandboxes.md", "docs/swe-bench-verified.md"
 ROWS = [
     {"instance_id": "getmoto__moto-1", "data_source": "SWE-Gym/SWE-Gym"},
     {"instance_id": "getmoto__moto-2", "data_source": "SWE-Gym/SWE-Gym"},
@@ -38,6 +41,20 @@ def registry() -> Iterator[tuple[str, list[str]]]:
     server.shutdown()
     thread.join(10)
     server.server_close()
+
+
+@pytest.mark.parametrize(("page", "file"), [(SANDBOXES, "train.jsonl"), (VERIFIED, "verified/verified.jsonl")])
+def test_documented_command_asks_the_registry(
+    registry: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, file: str
+) -> None:
+    host, requested = registry
+    monkeypatch.chdir(tmp_path)
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(json.dumps(ROWS[0]) + "\n")
+    words = command_of(page, "swerl", "images", "check", file)
+    here = [word.replace("registry.example.org", host) for word in words[1:]]
+    assert main(here if page == SANDBOXES else [*here, "--registry-rewrite", f"docker.io/={host}/"]) == 0
+    assert requested == ["/v2/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-1/manifests/latest"]
 
 
 def test_missing_images_are_printed_one_a_line(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from swerl_agent.cli import main
 from swerl_agent.tasks import load_tasks
+
+from tests.unit.docs.pages import command_of
 
 from .conftest import Publish, Run
 from .rows import SCRIPT, jsonl, parquet, sumanth, swe_gym, swebench
@@ -23,6 +27,44 @@ def test_published_split_is_the_default(output_file: Path, run_import: Run, publ
     publish("SWE-bench/SWE-bench_Verified", "test", swebench())
     run_import("verified", "--purpose", "evaluation")
     assert load_tasks(output_file, "jsonl")[0].split == "test"
+
+
+VERIFIED = "docs/swe-bench-verified.md"
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (
+            (VERIFIED, "swerl", "tasks", "import", "verified"),
+            ["verified/verified.grading.jsonl", "verified/verified.jsonl"],
+        ),
+        ((VERIFIED, "swerl", "tasks", "images", "verified"), []),
+        (
+            ("docs/tasks.md", "swerl", "tasks", "export", "verified"),
+            [f"assets/{name}" for name in ("docker_images.txt", "instance_ids.txt")]
+            + ["assets/verified_eval.grading.jsonl", "assets/verified_eval.jsonl"],
+        ),
+        (("docs/tasks.md", "swerl", "tasks", "import", "swe-gym", "--output"), ["train.grading.jsonl", "train.jsonl"]),
+    ],
+    ids=lambda value: " ".join(value[1:]) if isinstance(value, tuple) else "",
+)
+def test_documented_command_reads_a_published_set(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    publish: Publish,
+    command: tuple[str, ...],
+    written: list[str],
+) -> None:
+    publish("SWE-bench/SWE-bench_Verified", "test", swebench())
+    publish("SWE-Gym/SWE-Gym", "train", swe_gym())
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert main(command_of(*command)[1:]) == 0
+    assert sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()) == written
+    assert written or "django_1776_django-13820" in capsys.readouterr().out
 
 
 def test_folder_saved_by_datasets_is_read(tmp_path: Path, output_file: Path, run_import: Run) -> None:
