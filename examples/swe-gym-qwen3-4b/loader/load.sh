@@ -1,5 +1,6 @@
 # Run by the loader Job on its volume, /data. Settings come from settings.env.
 set -eu
+unset HF_HUB_OFFLINE # of the trainer's image, whose other processes download nothing
 cd /data
 mkdir -p tasks/train tasks/held-out models/model
 swerl() { python3 -m swerl_agent.cli "$@"; }
