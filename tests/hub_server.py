@@ -1,20 +1,25 @@
-"""The part of Hugging Face's Hub that `snapshot_download` uses, over a folder; also `python hub_server.py FOLDER PORT`.
+"""The part of Hugging Face's Hub that downloads of models and data sets use, over a folder.
 
-FOLDER has a folder per repository, `OWNER/NAME`. Every revision is the same commit.
+FOLDER has a folder per repository: `OWNER/NAME` of a model, `datasets/OWNER/NAME` of a data set. Every revision is the
+same commit. Also `python hub_server.py FOLDER PORT`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 COMMIT = "1" * 40
+API = re.compile(r"/api/(?:models/|(datasets/))([^/]+/[^/]+)(?:/(tree|revision)/[^/]+(?:/(.+))?)?")
+FILE = re.compile(r"/((?:datasets/)?[^/]+/[^/]+)/resolve/[^/]+/(.+)")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -32,27 +37,25 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _answer(self) -> None:
-        parts = self.path.partition("?")[0].strip("/").split("/")
-        if parts[:2] == ["api", "models"]:
-            self._listing(self.folder / parts[2] / parts[3], parts)
-        elif parts[2:3] == ["resolve"]:
-            self._file(self.folder / parts[0] / parts[1] / "/".join(parts[4:]))
+        path, _, query = self.path.partition("?")
+        if asked := API.fullmatch(path):
+            kind, name, what, inner = asked.groups()
+            self._listing(name, self.folder / (kind or "") / name, what, inner or "", "recursive=false" in query)
+        elif file := FILE.fullmatch(path):
+            self._file(self.folder / file[1] / file[2])
         else:
             self._send(404, b"", {})
 
-    def _listing(self, repository: Path, parts: list[str]) -> None:
+    def _listing(self, name: str, repository: Path, what: str | None, inner: str, shallow: bool) -> None:
         if not repository.is_dir():
             return self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
-        paths = [path for path in sorted(repository.rglob("*")) if path.is_file()]
-        names = {str(path.relative_to(repository)): path for path in paths}
-        if parts[4:5] == ["tree"]:
-            content: object = [
-                {"type": "file", "path": name, "size": path.stat().st_size, "oid": _digest(path)}
-                for name, path in names.items()
-            ]
+        if what == "tree":
+            paths = (repository / inner).glob("*" if shallow else "**/*")
+            content: object = [_entry(path, repository) for path in sorted(paths)]
         else:
-            siblings = [{"rfilename": name} for name in names]
-            content = {"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": siblings}
+            files = [path for path in sorted(repository.rglob("*")) if path.is_file()]
+            siblings = [{"rfilename": str(path.relative_to(repository))} for path in files]
+            content = {"id": name, "sha": COMMIT, "siblings": siblings}
         return self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _file(self, path: Path) -> None:
@@ -67,6 +70,14 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _entry(path: Path, repository: Path) -> dict[str, Any]:
+    """A file or folder in a listing of a tree."""
+    name = str(path.relative_to(repository))
+    if path.is_dir():
+        return {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()}
+    return {"type": "file", "path": name, "size": path.stat().st_size, "oid": _digest(path)}
 
 
 def _digest(path: Path) -> str:

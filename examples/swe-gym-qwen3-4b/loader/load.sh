@@ -15,7 +15,9 @@ cp check/quarantine.jsonl tasks/train/quarantine.jsonl
 if [ -d "$MODEL" ]; then
   cp -r "$MODEL"/. models/model/
 else
-  hf download "$MODEL" --revision "$MODEL_REVISION" --local-dir models/model --include '*.json' '*.safetensors' '*.txt'
+  # One --include for each pattern: hf takes further values for names of files.
+  hf download "$MODEL" --revision "$MODEL_REVISION" --local-dir models/model --exclude '*/*' --include '*.json' \
+    --include '*.safetensors' --include '*.txt' --include '*.model' --include '*.jinja' --include '*.tiktoken'
 fi
 swerl tasks images tasks/train tasks/held-out >images.txt
 python3 /loader/publish.py images.txt swe-gym-images
