@@ -73,6 +73,14 @@ def test_missing_image_creates_no_cluster(kube: JobNamespace, operator: Operator
     _no_cluster(kube)
 
 
+def test_missing_secret_creates_no_cluster(kube: JobNamespace, operator: Operator, job: Body) -> None:
+    job["spec"]["trainer"] |= {"image": IMAGE, "envFromSecrets": ["no-such-secret"]}
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "ImagesReady", "ContainerStartFailed", 120)
+    assert '"no-such-secret" not found' in found["message"]
+    _no_cluster(kube)
+
+
 def test_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"]["source"] = {"image": {"reference": IMAGE, "path": "/no/such/folder"}}
     kube.apply(job)

@@ -56,7 +56,7 @@ HABITS = {
     ),
     "yes for true": ("offload: true", 'offload: "yes"', "trainer.offload", '"yes"', "write true"),
     "one name for a list": (
-        "envFromSecrets: [hugging-face]", "envFromSecrets: hugging-face", "trainer.envFromSecrets", '"hugging-face"',
+        "# envFromSecrets: [hugging-face]", "envFromSecrets: hugging-face", "trainer.envFromSecrets", '"hugging-face"',
         "[hugging-face]",
     ),
     "interval of another trainer": (
