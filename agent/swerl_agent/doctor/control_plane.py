@@ -20,7 +20,10 @@ INSTALL_KUBERAY = (
     "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
     "helm upgrade --install kuberay-operator kuberay/kuberay-operator"
 )
-UPGRADE_CRDS = "kubectl apply --server-side --force-conflicts -f charts/crds (helm upgrade leaves CRDs as they are)"
+UPGRADE_CRDS = (
+    f"helm upgrade --reset-then-reuse-values with the chart of version {RELEASE}, even where it runs already: "
+    "an upgrade writes the CRDs, unless crds.upgrade is false; helm install leaves those that exist"
+)
 KUBERAY_IMAGES = ("kuberay/operator", "kuberay-operator")
 FEW_SHARES = 0.05  # of the API server's concurrency
 

@@ -92,6 +92,8 @@ def test_missing_and_changed_definitions_are_named() -> None:
     del changed[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["description"]
     missing, differing = definitions(changed)
     assert CRDS[0]["metadata"]["name"] in missing.message and CRDS[1]["metadata"]["name"] in differing.message
+    assert f"helm upgrade --reset-then-reuse-values with the chart of version {RELEASE}" in differing.remedy
+    assert "charts/crds" not in differing.remedy, "a user of a release has no checkout"
 
 
 def test_operator_must_serve_the_namespace_alone() -> None:
