@@ -15,3 +15,8 @@ def test_notes_name_no_file_of_the_repository() -> None:
 
 def test_notes_name_the_commands_that_install_kuberay() -> None:
     assert [command for command in INSTALL_KUBERAY.split(" && ") if command not in NOTES] == []
+
+
+def test_notes_of_an_installation_say_how_old_crds_are_written() -> None:
+    noted = NOTES.partition("{{- if .Release.IsInstall }}")[2].partition("{{- end }}")[0]
+    assert "CRDs of an earlier release" in noted and "run `helm upgrade`" in noted
