@@ -39,6 +39,14 @@ def test_every_pod_has_the_pull_secrets(tmp_path: Path) -> None:
     assert not [name for name, pod in without.items() if "imagePullSecrets" in pod["spec"]]
 
 
+def test_variables_such_as_proxies_reach_every_process(tmp_path: Path) -> None:
+    proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+    found = pods(objects(tmp_path, f"{{env: [{{name: HTTPS_PROXY, value: 'http://proxy:3128'}}], console: {CONSOLE}}}"))
+    for name in ("demo-operator", "demo-console", "demo-crd-upgrade"):
+        (container,) = found[name]["spec"]["containers"]
+        assert proxy in container["env"], name
+
+
 def test_pod_of_the_upgrade_opts_out_of_meshes(tmp_path: Path) -> None:
     metadata = pods(objects(tmp_path, ""))["demo-crd-upgrade"]["metadata"]
     assert MESH_LABELS.items() <= metadata["labels"].items() and metadata["annotations"] == MESH_ANNOTATIONS
