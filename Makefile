@@ -31,7 +31,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-adapter bench-async
+.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak nightly gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-adapter bench-async
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -111,7 +111,7 @@ test-ipv6: venv ## start a second cluster, dual stack and then without IPv4, tes
 IPV6_CLUSTER = SWERL_CLUSTER_NAME=test-ipv6 SWERL_IP_FAMILIES=$(FAMILIES) KUBECONFIG=
 test-families:
 	@trap '$(IPV6_CLUSTER) $(PYTHON) -m cluster down --purge' EXIT && export $(IPV6_CLUSTER) && \
-	$(PYTHON) -m cluster up && $(PYTHON) -m images && $(PYTEST) tests/ipv6
+	$(PYTHON) -m cluster up && $(PYTHON) -m images && $(PYTEST) --record $(RECORDS)/$@-$(FAMILIES).json tests/ipv6
 
 test-docker: venv ## build and push the images with a docker, and those of a release with a BuildKit, started for it
 	$(PYTEST) tests/docker
@@ -123,8 +123,15 @@ test-browser: venv ## test the console's pages in headless Chromium, their acces
 
 soak: venv cluster images ## five faults of one job, eight ranks over Pods, 10,000 malformed objects, SOAK_MINUTES (30) of random load with a leak check
 	$(PYTEST) -s $(SOAKED)
-	SWERL_MALFORMED=10000 $(PYTEST) -s -o timeout=7200 tests/chaos/test_malformed.py
-	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
+	SWERL_MALFORMED=10000 $(PYTEST) --record $(RECORDS)/$@-malformed.json -s -o timeout=7200 tests/chaos/test_malformed.py
+	$(PYTEST) --record $(RECORDS)/$@-random.json -s -o timeout=0 tests/chaos/soak.py
+
+NIGHTLY := test-ipv6 test-docker test-gvisor test-kueue soak
+NIGHTLY_RECORDS := .nightly-records
+nightly: venv ## run the suites that `make test` leaves out, also after one failed; their outcomes stay in .nightly-records/
+	@rm -rf $(NIGHTLY_RECORDS); status=0; for suite in $(NIGHTLY); do \
+	$(MAKE) --no-print-directory RECORDS=$(NIGHTLY_RECORDS) $$suite || { status=1; echo "FAILED make $$suite"; }; done; \
+	$(PYTHON) -m tests.summary $(NIGHTLY_RECORDS) && exit $$status
 
 test-e2e: venv cluster images $(SWERL_HOME)/bin/promtool ## run SweRLJobs and SweEvals from start to end, with faults
 	$(PYTEST) $(RERUN) -n 2 $(BY_FILE) -m "not alone" $(E2E)
