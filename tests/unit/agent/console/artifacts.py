@@ -108,7 +108,7 @@ def episode(
         "agent_name": "builtin",
         "messages": opening + turns,
         "turns": len(commands),
-        "steps": [step(number, *pair) for number, pair in enumerate(commands)],
+        "commands": [step(number, *pair) for number, pair in enumerate(commands)],
         "segments": segments(len(commands)),
         "omitted_turns": 1 if len(commands) > 2 else 0,
         "patch": patch,

@@ -219,7 +219,7 @@ def test_report_of_the_harness_gives_verdicts(tmp_path: Path) -> None:
     }
     assert found == {"solved": True, "failed": False, "unknown": None}
     (tmp_path / "report.json").write_text("{}")
-    with pytest.raises(TrajectoryError, match="no report of the SWE-bench harness"):
+    with pytest.raises(TrajectoryError, match="not a report of the SWE-bench harness"):
         harness_verdicts(tmp_path / "report.json")
 
 
