@@ -27,7 +27,7 @@ from .conftest import OpenConsole
 )
 def test_host_header(host: str, header: str, known: bool) -> None:
     names = frozenset({"console.example"}) if host == "0.0.0.0" else frozenset[str]()
-    assert ConsoleAccess(host, names=names).knows(header) is known
+    assert ConsoleAccess(host, names=names).accepts_host(header) is known
 
 
 def test_cookie_that_is_no_text_opens_nothing() -> None:
