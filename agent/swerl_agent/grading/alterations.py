@@ -15,6 +15,7 @@ import random
 import re
 import string
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +25,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 ENDS = ("raise", "assert", "own")  # forms of a failing end; `own`: the test class's own assertion
 _LOWER = re.compile(r"[a-z]+")
 _LETTERS = string.digits + string.ascii_letters  # of a copy's name
+_PARSER = threading.Lock()  # Python 3.11 may raise SystemError where several threads parse at once
 _DRAWS = 100  # of names with a prefix, until one sorts as it must
 _COMPOUND = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
@@ -58,7 +60,8 @@ class TestSource:
         if _ODD_ENDS.search(text):
             raise ValueError("the file has line ends that are not newlines")
         self.text = text
-        self.tree = ast.parse(text)
+        with _PARSER:
+            self.tree = ast.parse(text)
         self._lines = text.splitlines(keepends=True)
         self._starts = [0]
         for line in self._lines:

@@ -148,10 +148,20 @@ def test_planned_parameters_are_those_of_the_tensors(family: str, tmp_path: Path
     assert read_shape(tmp_path).parameters == sum(map(math.prod, tensors))
 
 
+RUNS = 3  # at most: samples of a busy machine miss short peaks, so that one run may show less than there was
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_hold_what_the_plan_says(name: str, models: dict[str, Path], tmp_path: Path) -> None:
-    for (rank, what), error in deviations(name, models, tmp_path).items():
-        assert abs(error) <= error_limit(name, rank, what, error), (rank, what)
+    found: dict[tuple[int, str], float] = {}
+    for number in range(RUNS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for key, error in deviations(name, models, folder).items():
+            found[key] = max(error, found.get(key, error))
+        if not (beyond := {key: error for key, error in found.items() if abs(error) > error_limit(name, *key, error)}):
+            break
+    assert not beyond
 
 
 def deviations(name: str, models: dict[str, Path], folder: Path) -> dict[tuple[int, str], float]:
