@@ -106,7 +106,7 @@ def test_folder_of_this_machine_counts_first(volume: Path, capsys: pytest.Captur
         (["ls", "absent"], "absent is not on this machine, and namespace team has no SweRLJob absent"),
         (["ls", "one", "-n", "other"], "namespace other has no SweRLJob one"),
         (["show", "one/artifacts/step-9"], "has no artifacts/step-9; `swerl trajectories ls one` prints paths"),
-        (["show", "one/../one"], "no readable meta.json"),
+        (["show", "one/../one"], "does not exist"),
     ],
 )
 def test_wrong_place_is_one_line(

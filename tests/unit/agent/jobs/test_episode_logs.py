@@ -112,7 +112,7 @@ async def test_commands_of_a_sandbox_are_read_while_it_runs(folder: Path) -> Non
     assert "is not graded yet; `swerl logs JOB --sandbox s1-0/0`" in await refusal("grading", "s1-0/0")
 
 
-async def test_what_is_missing_is_said(folder: Path) -> None:
+async def test_missing_part_is_named(folder: Path) -> None:
     blocked = write_rollout(folder, episode(), Verdict("policy_blocked", detail="no"), 1)
     for index in (1, 2):
         write_rollout(folder, episode(index=index), GRADED, 1)

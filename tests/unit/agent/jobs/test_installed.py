@@ -37,7 +37,7 @@ def test_trainer_is_beside_the_operator(image: str, trainer: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["example.org/ours/operator:1", "example.org/swe-rl/operators:1", "operator"])
-def test_operator_of_another_name_tells_no_registry(image: str) -> None:
+def test_operator_of_another_name_gives_no_registry(image: str) -> None:
     assert release_of([deployment(image)]) is None
 
 
