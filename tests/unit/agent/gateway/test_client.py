@@ -133,7 +133,7 @@ IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"u
         ({"n": 2}, "n", "1"),
         ({"top_p": 0}, "top_p", "0"),
         ({"extra_body": {"repetition_penalty": 1.1}}, "repetition_penalty", "1"),
-        ({"extra_body": {"chat_template_kwargs": {"tokenize": True}}}, "chat_template_kwargs", "no option"),
+        ({"extra_body": {"chat_template_kwargs": {"tokenize": True}}}, "chat_template_kwargs", "not an option"),
         ({"tool_choice": "required"}, "tool_choice", "none"),
         ({"response_format": {"type": "json_object"}}, "response_format.type", "text"),
         ({"temperature": 9}, "temperature", "2"),
