@@ -19,6 +19,7 @@ from typing import Literal
 
 from . import indirect_checks as indirect
 from .alterations import Function, TestSource
+from .indirect_checks import name_of
 
 Form = Literal[
     "constant", "exact", "rounded", "other", "equal", "opposite", "order", "exception", "parameter", "object",
@@ -73,10 +74,10 @@ def _checked_by(source: TestSource, node: ast.AST) -> list[CheckedValue]:
         return _compared(node.test)
     if isinstance(node, ast.If):
         return _compared_by_hand(node)
-    if isinstance(node, ast.Call) and _EXCEPTIONS.search(_called(node)):
+    if isinstance(node, ast.Call) and _EXCEPTIONS.search(name_of(node.func)):
         match = _constants([*node.args[1:2], *(word.value for word in node.keywords if word.arg == "match")])
         return [*(CheckedValue(each, "exception") for each in node.args[:1]), *match]
-    if isinstance(node, ast.Call) and _ASSERTS.search(_called(node)):
+    if isinstance(node, ast.Call) and _ASSERTS.search(name_of(node.func)):
         return _arguments(node)
     return _helper_argument(source, node.value) if isinstance(node, ast.Expr) else []
 
@@ -125,18 +126,14 @@ def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]
 def _names_of_check(node: ast.AST) -> Iterator[str]:
     """Variables that a check compares, but for those that other functions than builtins get."""
     checks: list[ast.AST] = [node.test] if isinstance(node, ast.Assert) else []
-    if isinstance(node, ast.Call) and _COMPARING.search(name := _called(node)) and not _EXCEPTIONS.search(name):
+    if isinstance(node, ast.Call) and _COMPARING.search(name := name_of(node.func)) and not _EXCEPTIONS.search(name):
         checks = list(node.args)
     while checks:
         each = checks.pop()
         if isinstance(each, ast.Name):
             yield each.id
-        elif not isinstance(each, ast.Call) or _called(each) in _MEASURES:
+        elif not isinstance(each, ast.Call) or name_of(each.func) in _MEASURES:
             checks += ast.iter_child_nodes(each)
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _compared(test: ast.expr) -> list[CheckedValue]:
@@ -162,7 +159,7 @@ def _compared_by_hand(node: ast.If) -> list[CheckedValue]:
     """Values of two that an `if` compares, where the test fails if they differ."""
     test, last = node.test, node.body[-1]
     fails = isinstance(last, ast.Raise) or (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _called(last.value) == "fail"
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and name_of(last.value.func) == "fail"
     )
     if not fails or not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], ast.NotEq):
         return []
@@ -177,7 +174,7 @@ def _comparisons(test: ast.expr) -> Iterator[ast.Compare | ast.Call]:
         parts = test.values
     elif isinstance(test, ast.GeneratorExp | ast.ListComp):
         parts = [test.elt]
-    elif isinstance(test, ast.Call) and _called(test) == "all":
+    elif isinstance(test, ast.Call) and name_of(test.func) == "all":
         parts = test.args or ([test.func.value] if isinstance(test.func, ast.Attribute) else [])
     elif isinstance(test, ast.Call):
         yield test
@@ -187,7 +184,7 @@ def _comparisons(test: ast.expr) -> Iterator[ast.Compare | ast.Call]:
 
 def _of_predicate(call: ast.Call) -> list[CheckedValue]:
     """Values of a call that by its name is true where two values match: both arguments, or an object and one."""
-    name, arguments = _called(call), call.args
+    name, arguments = name_of(call.func), call.args
     if not arguments or not _PREDICATES.search(name) or _BOUNDS.search(name):
         return []
     if len(arguments) > 1:
@@ -218,7 +215,7 @@ def _one_of(left: ast.expr, right: ast.expr, *, exact: bool = False) -> list[Che
 
 def _is_rounded(side: ast.expr) -> bool:
     """Whether an expected value has the small tolerance that `approx` gives by itself."""
-    return isinstance(side, ast.Call) and _called(side) == "approx" and len(side.args) == 1 and not side.keywords
+    return isinstance(side, ast.Call) and name_of(side.func) == "approx" and len(side.args) == 1 and not side.keywords
 
 
 def _compared_as(form: Form, values: list[CheckedValue]) -> list[CheckedValue]:
@@ -228,7 +225,7 @@ def _compared_as(form: Form, values: list[CheckedValue]) -> list[CheckedValue]:
 
 def _arguments(call: ast.Call) -> list[CheckedValue]:
     """Values in the arguments of a check."""
-    name, arguments = _called(call), call.args
+    name, arguments = name_of(call.func), call.args
     if len(arguments) == 1 or name in _SINGLE:
         return _argument(name, arguments[0]) if arguments else []
     if name in OPPOSITES and isinstance(call.func, ast.Attribute):
@@ -267,7 +264,7 @@ def _helper_argument(source: TestSource, value: ast.expr) -> list[CheckedValue]:
         constants, tolerant = _constants(values, calls=False), indirect.is_tolerant(call)
         found = constants if tolerant else _compared_as("exact", constants)
         return found or [CheckedValue(values[-1], "other" if tolerant else "equal")]
-    if not call.args or _ASSERTS.search(_called(call)) or not indirect.is_helper(source, call):
+    if not call.args or _ASSERTS.search(name_of(call.func)) or not indirect.is_helper(source, call):
         return []
     if len(call.args) == 1:
         return [] if isinstance(call.args[0], ast.Constant) else [CheckedValue(call.args[0], "opposite")]
@@ -294,7 +291,7 @@ def _constants_of(side: ast.expr, *, calls: bool) -> Iterator[ast.Constant]:
         parts = side.elts
     elif isinstance(side, ast.Dict):
         parts = side.values
-    elif isinstance(side, ast.Call) and calls and _called(side) in _CONSTRUCTORS:
+    elif isinstance(side, ast.Call) and calls and name_of(side.func) in _CONSTRUCTORS:
         parts = side.args
     for each in parts:
         yield from _constants_of(each, calls=calls)

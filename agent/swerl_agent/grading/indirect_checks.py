@@ -75,7 +75,7 @@ def _is_opaque(node: ast.AST) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return not (isinstance(node.operand, ast.Compare) and isinstance(node.operand.ops[0], ast.NotEq))
     alternative = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)
-    return alternative or (isinstance(node, ast.Call) and _name(node.func) == "any") or isinstance(node, _SCOPES)
+    return alternative or (isinstance(node, ast.Call) and name_of(node.func) == "any") or isinstance(node, _SCOPES)
 
 
 def _calls(node: ast.AST) -> bool:
@@ -92,14 +92,14 @@ def _called(statement: ast.AST) -> Iterator[str]:
             continue
         if isinstance(each.func, ast.Name):
             yield each.func.id
-        if _name(each.func) in _RUNNERS:
+        if name_of(each.func) in _RUNNERS:
             yield from (argument.id for argument in each.args if isinstance(argument, ast.Name))
 
 
 def is_helper(source: TestSource, call: ast.Call) -> bool:
     """Whether a call is, by its name, one of a checking helper of the tests."""
     function = call.func
-    if not _NAMED_CHECKS.search(_name(function)):
+    if not _NAMED_CHECKS.search(name_of(function)):
         return False
     if isinstance(function, ast.Attribute):
         return getattr(function.value, "id", "") in ("self", "cls")
@@ -118,7 +118,7 @@ def _helpers(source: TestSource) -> set[str]:
 
 def is_tolerant(call: ast.Call) -> bool:
     """Whether a check of an assertion library may hold for several values."""
-    names = [_name(each.func) for each in (call, *call.args) if isinstance(each, ast.Call)]
+    names = [name_of(each.func) for each in (call, *call.args) if isinstance(each, ast.Call)]
     return any(map(_TOLERANT.search, names))
 
 
@@ -128,16 +128,16 @@ def matched_values(call: ast.Call) -> list[ast.expr]:
     names += [each.id for each in ast.walk(call.func) if isinstance(each, ast.Name)]
     if any(map(_NEGATION.search, names)) or not any(map(_SUBJECT.match, names)):
         return []
-    if _TAKES_MATCHERS.match(_name(call.func)):  # as in `expect(x).to(equal(5))`
-        matchers = [each for each in call.args if isinstance(each, ast.Call) and _MATCHER.match(_name(each.func))]
+    if _TAKES_MATCHERS.match(name_of(call.func)):  # as in `expect(x).to(equal(5))`
+        matchers = [each for each in call.args if isinstance(each, ast.Call) and _MATCHER.match(name_of(each.func))]
         return [value for each in matchers for value in each.args]
     return call.args[:2] if isinstance(call.func, ast.Attribute) and _MATCHER.match(call.func.attr) else []
 
 
 def helper_values(source: TestSource, call: ast.Call) -> list[ast.expr]:
     """Arguments that a helper in the test's file compares as they are."""
-    name = _name(call.func)
-    own = isinstance(call.func, ast.Attribute) and _name(call.func.value) in ("self", "cls")
+    name = name_of(call.func)
+    own = isinstance(call.func, ast.Attribute) and name_of(call.func.value) in ("self", "cls")
     if not own and not isinstance(call.func, ast.Name):
         return []
     functions = source.functions.items()
@@ -166,9 +166,10 @@ def _sides(helper: Function) -> Iterator[ast.expr]:
         test = each.test if isinstance(each, ast.Assert) else None
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             yield from (test.left, *test.comparators)
-        elif isinstance(each, ast.Call) and _CHECK.search(name := _name(each.func)) and not _NEGATION.search(name):
+        elif isinstance(each, ast.Call) and _CHECK.search(name := name_of(each.func)) and not _NEGATION.search(name):
             yield from each.args[:2]
 
 
-def _name(function: ast.expr) -> str:
+def name_of(function: ast.expr) -> str:
+    """The last part of a name such as `self.assertEqual`; '' of another expression."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
