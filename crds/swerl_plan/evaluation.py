@@ -6,6 +6,7 @@ from swerl_api import SweEvalSpec
 
 from .engine import EngineSettings, engine_memory, engine_problems
 from .job import Machines
+from .memory import BYTES_PER_WEIGHT
 from .shape import ModelShape
 from .text import engines_text
 
@@ -21,7 +22,7 @@ def evaluation_plan(spec: SweEvalSpec, shape: ModelShape, machines: Machines) ->
         field="rollout.gpusPerEngine",
         gpus=spec.rollout.gpus_per_engine,
         context=spec.agent.context_tokens,
-        bytes_per_weight=2 if spec.model.dtype == "bfloat16" else 4,
+        bytes_per_weight=BYTES_PER_WEIGHT[spec.model.dtype],
         shares_gpu=False,
         arguments=spec.rollout.engine_args,
     )

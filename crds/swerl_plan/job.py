@@ -16,7 +16,7 @@ from swerl_api.quantity import parse_quantity
 
 from .engine import RELEASED_ENGINE_BYTES, EngineMemory, EngineSettings, engine_memory, engine_problems
 from .layout import Layout, division_problems
-from .memory import GIB, PHASES, Memory, Phase, TrainingSettings, rank_memory
+from .memory import BYTES_PER_WEIGHT, GIB, PHASES, Memory, Phase, TrainingSettings, rank_memory
 from .shape import ModelShape
 from .traffic import StepWork, Traffic, step_traffic
 
@@ -128,7 +128,7 @@ def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
     trainer, algorithm, lora = spec.trainer, spec.algorithm, spec.model.lora
     longest = ceil(spec.agent.context_tokens / trainer.context_parallel)
     return TrainingSettings(
-        bytes_per_weight=2 if spec.model.dtype == "bfloat16" else 4,
+        bytes_per_weight=BYTES_PER_WEIGHT[spec.model.dtype],
         tokens=max(trainer.max_tokens_per_gpu, longest),
         recompute=trainer.recompute,
         offload=trainer.offload,
@@ -146,7 +146,7 @@ def policy_engine(spec: SweRLJobSpec) -> EngineSettings:
         field="rollout.gpusPerEngine",
         gpus=rollout.gpus_per_engine,
         context=spec.agent.context_tokens,
-        bytes_per_weight=2 if spec.model.dtype == "bfloat16" else 4,
+        bytes_per_weight=BYTES_PER_WEIGHT[spec.model.dtype],
         shares_gpu=spec.colocate,
         arguments=rollout.engine_args,
     )

@@ -18,6 +18,7 @@ from .shape import GATED_MATRICES, ModelShape
 
 GIB = 2**30
 FP32 = 4
+BYTES_PER_WEIGHT = {"bfloat16": 2, "float32": FP32}  # by `model.dtype`
 ADAM_MOMENTS = 2 * FP32
 STATE = FP32 + ADAM_MOMENTS  # of a parameter in the optimizer: fp32 weight and two moments
 OFFLOADED_STATE = STATE + FP32 + 2  # on the host also the gradient and the pinned bf16 copy
