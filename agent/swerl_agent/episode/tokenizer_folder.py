@@ -6,6 +6,7 @@ Guarantee: whatever is wrong with its files is a TokenizerError that names them.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ def read_tokenizer(path: Path, chat_template: str | None = None) -> Any:
     """The folder's tokenizer with a chat template, `chat_template` instead of its own. Raises TokenizerError."""
     if not path.is_dir():
         raise TokenizerError(f"no tokenizer at {path}: no such folder")
+    # Without torch, transformers advises to install it; tokenizers do not need it.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer  # seconds of import that light commands need not pay
 
     try:
