@@ -18,7 +18,8 @@ SLOWEST = 5
 def suite_line(name: str, record: RunRecord) -> str:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(record.outcomes.items()))
     rerun = f", {len(record.reruns)} rerun" if record.reruns else ""
-    return f"{name:24} {outcomes}{rerun} in {record.wall_seconds:.0f} s"
+    cpu = sum(record.cpu_seconds.values())
+    return f"{name:24} {outcomes}{rerun} in {record.wall_seconds:.0f} s, {cpu:.0f} s of a processor"
 
 
 def closing_line(records: Mapping[str, RunRecord]) -> str:

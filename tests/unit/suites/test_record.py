@@ -18,7 +18,8 @@ import pytest
 TRIES = []
 
 def test_passes():
-    pass
+    import subprocess
+    subprocess.run(["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
 
 def test_passes_when_rerun():
     TRIES.append(1)
@@ -47,18 +48,22 @@ def test_last_outcome_and_reruns_are_recorded(tmp_path: Path) -> None:
     assert record.outcomes == {"passed": 2, "failed": 1, "skipped": 1}
     assert sorted(test.rpartition("::")[2] for test in record.reruns) == ["test_fails", "test_passes_when_rerun"]
     assert len(record.seconds) == 4 and record.wall_seconds > 0
+    most = max(record.cpu_seconds, key=lambda test: record.cpu_seconds[test])
+    assert most.endswith("::test_passes") and record.cpu_seconds[most] > 0.05, "its child process counts"
 
 
 def test_summary_ends_with_all_suites_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    RunRecord(9.5, {"passed": 2}, [], {"tests/a.py::slow": 7.0, "tests/a.py::quick": 0.1}).write(tmp_path / "a.json")
+    RunRecord(
+        9.5, {"passed": 2}, [], {"tests/a.py::slow": 7.0, "tests/a.py::quick": 0.1}, {"tests/a.py::slow": 4.2}
+    ).write(tmp_path / "a.json")
     RunRecord(3.0, {"passed": 1, "skipped": 1}, ["tests/b.py::late"], {"tests/b.py::late": 2.0}).write(
         tmp_path / "b.json"
     )
     assert main(tmp_path) == 0
     *suites, last = capsys.readouterr().out.splitlines()
     assert [" ".join(line.split()) for line in suites] == [
-        "a 2 passed in 10 s",
-        "b 1 passed, 1 skipped, 1 rerun in 3 s",
+        "a 2 passed in 10 s, 4 s of a processor",
+        "b 1 passed, 1 skipped, 1 rerun in 3 s, 0 s of a processor",
     ]
     assert last == "passed 3, reruns 1, slowest: a.py::slow 7 s, b.py::late 2 s, a.py::quick 0 s"
 
