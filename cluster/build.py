@@ -1,7 +1,7 @@
 """Programs of the cluster, built from pinned Go modules and kept by content.
 
 Guarantees: the sha256 of its module pins, sources, flags and toolchain names a program, so an existing build is never
-stale; a build appears whole or not at all; two builders of the same target do not build it twice.
+stale; a build appears whole or not at all; builders of one target or module compile nothing twice.
 """
 
 import functools
@@ -28,7 +28,7 @@ _FAST = {"GOGC": "400"}  # with -dwarf=false, which -w drops anyway: a sixth les
 
 @dataclass(frozen=True)
 class BuildTarget:
-    """One Go module of `cluster/go` and the programs built from it."""
+    """Programs that are built from one Go module of `cluster/go`."""
 
     name: str
     packages: tuple[str, ...]
@@ -39,6 +39,11 @@ class BuildTarget:
     rename: dict[str, str] = field(default_factory=dict)  # Go's name of a program -> ours
     copies: dict[str, str] = field(default_factory=dict)  # "module:glob of files or folders" -> folder in the result
     patches: tuple[SourcePatch, ...] = field(default=(), repr=False)
+    module: str = field(default="", repr=False)  # the folder in `cluster/go`; default: the target's name
+
+    @property
+    def folder(self) -> Path:
+        return SOURCES / "go" / (self.module or self.name)
 
 
 def _pin(name: str, module: str) -> str:
@@ -53,24 +58,22 @@ def _pin(name: str, module: str) -> str:
 def _kubernetes() -> BuildTarget:
     version = _pin("kubernetes", "k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".")
-    package = "k8s.io/component-base/version"
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     packages = (*(f"k8s.io/kubernetes/cmd/{name}" for name in programs), "go.etcd.io/etcd/server/v3")
-    flags = " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
+    flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())
     return BuildTarget("kubernetes", packages, 7, ldflags=flags, rename={"server": "etcd"})
 
 
 def _containerd() -> BuildTarget:
     module = "github.com/containerd/containerd/v2"
-    version = _pin("containerd", module)
     programs = ("containerd", "containerd-shim-runc-v2", "ctr")
     return BuildTarget(
         "containerd",
         tuple(f"{module}/cmd/{name}" for name in programs),
         1,
         tags="no_btrfs no_devmapper no_zfs",
-        ldflags=f"-X {module}/version.Version={version}",
+        ldflags=f"-X {module}/version.Version={_pin('containerd', module)}",
     )
 
 
@@ -79,7 +82,8 @@ def _kuberay() -> BuildTarget:
     return BuildTarget(
         "kuberay",
         (module,),
-        2,
+        0.3,
+        module="kubernetes",
         rename={"ray-operator": "kuberay-operator"},
         copies={f"{module}:config/crd/bases/*.yaml": "crds", f"{module}:config/rbac/role.yaml": "rbac"},
     )
@@ -108,8 +112,8 @@ def _kueue() -> BuildTarget:
 
 def _runc() -> BuildTarget:
     module = "github.com/opencontainers/runc"
-    version = _pin("runc", module).removeprefix("v")
-    return BuildTarget("runc", (module,), 0.3, ldflags=f"-X main.version={version}", tags="seccomp", cgo=True)
+    stamp = f"-X main.version={_pin('runc', module).removeprefix('v')}"
+    return BuildTarget("runc", (module,), 0.3, ldflags=stamp, tags="seccomp", cgo=True)
 
 
 def _gvisor() -> BuildTarget:
@@ -134,10 +138,10 @@ def _gvisor() -> BuildTarget:
 
 def _helm() -> BuildTarget:
     """With stamps of its own Makefile: its version, and the Kubernetes 1.x of charts that are rendered without one."""
-    module, minor = "helm.sh/helm/v3", _pin("helm", "k8s.io/client-go").split(".")[1]
+    module, minor = "helm.sh/helm/v3", _pin("kubernetes", "k8s.io/kubernetes").split(".")[1]
     minors = (f"pkg/{each}.k8sVersionMinor={minor}" for each in ("chartutil", "lint/rules"))
-    flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={_pin('helm', module)}", *minors))
-    return BuildTarget("helm", (f"{module}/cmd/helm",), 2, ldflags=" ".join(flags))
+    flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={_pin('kubernetes', module)}", *minors))
+    return BuildTarget("helm", (f"{module}/cmd/helm",), 0.3, ldflags=" ".join(flags), module="kubernetes")
 
 
 def _buildx() -> BuildTarget:
@@ -149,9 +153,8 @@ def _buildx() -> BuildTarget:
 
 def _buildkit() -> BuildTarget:
     """For `make test-docker`: the daemon that makes the images of a release."""
-    module = "github.com/moby/buildkit"
-    tags = "osusergo netgo static_build seccomp"
-    return BuildTarget("buildkit", (f"{module}/cmd/buildkitd",), 1.5, tags=tags)
+    package = "github.com/moby/buildkit/cmd/buildkitd"
+    return BuildTarget("buildkit", (package,), 1.5, tags="osusergo netgo static_build seccomp")
 
 
 TARGETS: dict[str, Callable[[], BuildTarget]] = {
@@ -183,7 +186,6 @@ def built(home: Path, name: str) -> bool:
 
 
 def unbuilt(home: Path, names: Iterable[str] = DEFAULT_TARGETS) -> list[str]:
-    """Those of the targets that are not built yet."""
     return [name for name in names if not built(home, name)]
 
 
@@ -201,7 +203,8 @@ def build(home: Path, name: str) -> Path:
                 shutil.rmtree(leftover)
             staging = result.with_name(result.name + ".part")
             staging.mkdir(parents=True)
-            _compile(target, staging)
+            with locked(result.parent / f"{target.folder.name}.module.lock"):
+                _compile(target, staging)
             _copy(target, staging)
             staging.rename(result)
     return result
@@ -246,7 +249,7 @@ def go_version() -> str:
 
 def _key(target: BuildTarget) -> str:
     digest = hashlib.sha256(repr((target, go_version(), *target.patches)).encode())
-    for path in sorted((SOURCES / "go" / target.name).iterdir()):
+    for path in sorted(target.folder.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -254,38 +257,35 @@ def _key(target: BuildTarget) -> str:
 def _compile(target: BuildTarget, result: Path) -> None:
     flags = ["-trimpath", "-mod=readonly", "-gcflags=all=-dwarf=false"]
     flags += ["-ldflags", f"{_STRIP} {target.ldflags}".strip(), "-tags", target.tags]
-    module = SOURCES / "go" / target.name
     with tempfile.TemporaryDirectory() as work:
         if target.patches:
-            flags.append(f"-modfile={_patched(target, module, Path(work))}")
+            flags.append(f"-modfile={_patched(target, Path(work))}")
         settings = _FAST | {"CGO_ENABLED": "1" if target.cgo else "0"}
-        _run(["go", "build", *flags, "-o", f"{result}/", *target.packages], module, settings)
+        _run(["go", "build", *flags, "-o", f"{result}/", *target.packages], target.folder, settings)
     for name, wanted in target.rename.items():
         (result / name).rename(result / wanted)
 
 
-def _patched(target: BuildTarget, module: Path, work: Path) -> Path:
+def _patched(target: BuildTarget, work: Path) -> Path:
     """A go.mod of the target with its patches applied."""
     names = {patch.module for patch in target.patches}
-    _run(["go", "mod", "download", *sorted(names)], module, {})
-    folders = {name: Path(_go(["list", "-m", "-f", "{{.Dir}}", name], module).strip()) for name in sorted(names)}
-    return patches.apply(target.patches, folders, module, work)
+    _run(["go", "mod", "download", *sorted(names)], target.folder, {})
+    folders = {name: Path(_go(["list", "-m", "-f", "{{.Dir}}", name], target.folder).strip()) for name in sorted(names)}
+    return patches.apply(target.patches, folders, target.folder, work)
 
 
 def _copy(target: BuildTarget, result: Path) -> None:
     for source, name in target.copies.items():
         module, pattern = source.split(":")
-        listing = ["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
-        root = Path(_go(listing, SOURCES / "go" / target.name).strip())
+        root = Path(_go(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module], target.folder).strip())
         (result / name).mkdir()
         for path in sorted(root.glob(pattern)):
-            copy = shutil.copytree if path.is_dir() else shutil.copyfile
-            copy(path, result / name / path.name)
+            (shutil.copytree if path.is_dir() else shutil.copyfile)(path, result / name / path.name)
 
 
 def _go(arguments: list[str], cwd: Path) -> str:
-    command, environment = ["go", *arguments], _environment()
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(["go", *arguments], cwd=cwd, env=_environment(), capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def _run(command: list[str], cwd: Path, env: dict[str, str]) -> None:

@@ -173,4 +173,4 @@ def test_every_target_pins_its_modules_and_is_named_by_content(tmp_path: Path) -
     folders = {build.folder(tmp_path, name) for name in build.TARGETS}
     assert len(folders) == len(build.TARGETS)
     for name in build.TARGETS:
-        assert (build.SOURCES / "go" / name / "go.mod").is_file()
+        assert (build.TARGETS[name]().folder / "go.mod").is_file()
