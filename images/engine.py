@@ -133,6 +133,8 @@ class ImageBuilder:
             run(["docker", "push", remote])
         else:
             options = [f"--tls-verify={str(not self.local).lower()}", "--format", "oci", "--compression-format", "zstd"]
+            if self.local:  # over loopback, a fifth of the processor time is worth more than 6 % of the bytes
+                options += ["--compression-level", "1"]
             run(["buildah", "push", *options, local, f"docker://{remote}"], self.environment)
 
     def run_in(self, reference: str, checkout: Path, command: list[str]) -> int:
