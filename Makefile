@@ -82,7 +82,7 @@ $(SWERL_HOME)/bin/promtool:
 test-unit: venv $(SWERL_HOME)/bin/promtool ## test modules without a cluster
 	@command -v busybox >/dev/null || $(call INSTALL,busybox)
 	@[ "$$SWERL_IMAGE_ENGINE" = docker ] || command -v buildah >/dev/null || $(call INSTALL,buildah mmdebstrap netavark)
-	@$(PYTHON) -m cluster build buildx helm
+	@$(PYTHON) -m cluster build buildx helm krew
 	$(PYTEST) $(RERUN) -n 2 tests/unit
 
 test-trainer: venv ## test the trainer with Megatron, SGLang and Ray, inside its image

@@ -157,6 +157,13 @@ def _buildkit() -> BuildTarget:
     return BuildTarget("buildkit", (package,), 1.5, tags="osusergo netgo static_build seccomp")
 
 
+def _krew() -> BuildTarget:
+    """For tests of the release: kubectl's plugin manager, and the check that its index has for a manifest."""
+    module = "sigs.k8s.io/krew"
+    programs = (f"{module}/cmd/krew", f"{module}/cmd/validate-krew-manifest")
+    return BuildTarget("krew", programs, 0.7, rename={"krew": "kubectl-krew"})
+
+
 TARGETS: dict[str, Callable[[], BuildTarget]] = {
     "kubernetes": _kubernetes,
     "containerd": _containerd,
@@ -171,6 +178,7 @@ TARGETS: dict[str, Callable[[], BuildTarget]] = {
     "kueue": _kueue,
     "buildx": _buildx,
     "buildkit": _buildkit,
+    "krew": _krew,
     "dashboards": lambda: BuildTarget("dashboards", ("swerl.dev/cluster/dashboards",), 0.2),  # for tests of the chart
 }
 DEFAULT_TARGETS = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")

@@ -50,6 +50,7 @@ RUN_BY = {
     "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", 'kubectl("apply", "--dry-run=server"'),
     "helm install swe-rl charts/": (README, "helm install swe-rl charts/"),
     "kubectl patch --local": ("tests/control_plane/api/test_admission.py", '"patch", "--local"'),
+    "kubectl krew install": ("tests/unit/release/test_krew.py", '"kubectl", "krew", "install"'),
     "swerl doctor": ("tests/control_plane/api/test_doctor.py", '"doctor", "--output", "json"'),
     **dict.fromkeys(
         (
