@@ -70,11 +70,17 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
             needs = frozenset()
 
 
-def command_of(page: str, *beginning: str) -> list[str]:
-    """The words of the first command of `page` that begins so, up to a redirection."""
+def commands_of(page: str, *beginning: str) -> list[list[str]]:
+    """The words of each command of `page` that begins so, up to a redirection."""
     commands = [words for block in blocks_of(page, (ROOT / page).read_text()) for words in block.commands()]
-    found = next(words for words in commands if words[: len(beginning)] == [*beginning])
-    return found[: found.index(">")] if ">" in found else found
+    found = [words for words in commands if words[: len(beginning)] == [*beginning]]
+    assert found, f"{page} has no command `{shlex.join(beginning)}`"
+    return [words[: words.index(">")] if ">" in words else words for words in found]
+
+
+def command_of(page: str, *beginning: str) -> list[str]:
+    """The first of `commands_of`."""
+    return commands_of(page, *beginning)[0]
 
 
 def prose(text: str) -> str:

@@ -67,6 +67,20 @@ def test_documented_command_reads_a_published_set(
     assert written or "django_1776_django-13820" in capsys.readouterr().out
 
 
+def test_documented_commands_import_add_scripts_and_drop_the_quarantine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: Publish
+) -> None:
+    publish("SWE-Gym/SWE-Gym-Lite", "train", swe_gym(), swe_gym(OTHER))
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("scripts.jsonl"), sumanth(), sumanth(OTHER))
+    assert main(command_of("docs/tasks.md", "swerl", "tasks", "import", "swe-gym-lite")[1:]) == 0
+    assert [task.ground_truth.eval_script for task in load_tasks(Path("train.jsonl"), "jsonl")] == [SCRIPT, SCRIPT]
+    Path("tasks-check").mkdir()  # of the command between the two, which needs a cluster
+    jsonl(Path("tasks-check/quarantine.jsonl"), {"instance_id": OTHER, "reason": "flaky"})
+    assert main(command_of("docs/tasks.md", "swerl", "tasks", "import", "train.jsonl")[1:]) == 0
+    assert [task.instance_id for task in load_tasks(Path("clean.jsonl"), "jsonl")] == ["getmoto__moto-5876"]
+
+
 def test_folder_saved_by_datasets_is_read(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     import datasets
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swerl_agent.cli import main
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks import Task, load_tasks
 
-from .conftest import Run
+from tests.unit.docs.pages import command_of
+
+from .conftest import Publish, Run
 from .rows import jsonl, parquet, swe_gym
 from .test_test_specs import PATCH
 
@@ -109,3 +112,12 @@ def test_rows_that_cannot_be_graded_are_left_out_on_demand(tmp_path: Path, outpu
     source = jsonl(tmp_path / "rows.jsonl", v2(), other_row)
     run_import(source, "--data-source", "nebius/SWE-rebench-V2", "--keep-going", code=1)
     assert [task.instance_id for task in load_tasks(output_file, "jsonl")] == ["owner__tool-7"]
+
+
+def test_documented_command_imports_the_published_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: Publish
+) -> None:
+    publish("nebius/SWE-rebench-V2", "train", v2())
+    monkeypatch.chdir(tmp_path)
+    assert main(command_of("docs/tasks.md", "swerl", "tasks", "import", "nebius/SWE-rebench-V2")[1:]) == 0
+    assert [task.workdir for task in load_tasks(Path("train.jsonl"), "jsonl")] == ["/tool"]
