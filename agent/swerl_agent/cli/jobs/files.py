@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from swerl_kube import ConfigError, KubeClient
 
 from swerl_agent.jobs import Fault, JobFile, read_job_file, submit
 from swerl_agent.jobs.validation import Validation, validate
@@ -37,7 +38,7 @@ async def validate_file(options: Options) -> int:
         found = await validate(file.job, None, file.namespace or "")
         found.unchecked += _left_to_kubectl(file)
     else:
-        async with open_client(options) as client:
+        async with _client_of_check(options) as client:
             found = await _validated(client, options, file, beside=file.others)
     print_result(options, _document(found), _lines(found, file))
     return 1 if found.errors else 0
@@ -65,6 +66,15 @@ async def submit_file(options: Options) -> int:
     lines = [f"SweRLJob {name} created in {namespace}; `swerl watch {name} -n {namespace}` follows it"]
     print_result(options, {"name": name, "namespace": namespace, "uid": created["metadata"]["uid"]}, lines)
     return 0
+
+
+def _client_of_check(options: Options) -> KubeClient:
+    """Of the cluster; raises ConfigError that names the check without one."""
+    try:
+        return open_client(options)
+    except ConfigError as error:
+        remedy = f"`swerl validate --offline {options.file}` checks the file without a cluster"
+        raise ConfigError(f"{error}; {remedy}") from error
 
 
 async def _validated(

@@ -30,6 +30,16 @@ def test_written_job_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "give --force to overwrite it" in capsys.readouterr().err
 
 
+def test_check_without_a_cluster_names_the_one_of_the_file_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "job.yaml")
+    main(["init", path, *ANSWERS])
+    assert main(["validate", path]) == 2
+    error = capsys.readouterr().err
+    assert "no such file" in error and f"`swerl validate --offline {path}` checks the file without a cluster" in error
+
+
 def test_job_on_standard_output_is_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", *ANSWERS, "--gpus", "1", "--name", "mine"]) == 0
     job = yaml.safe_load(capsys.readouterr().out)
