@@ -42,6 +42,15 @@ def test_an_episode_is_read_once(root: Path) -> None:
     assert [reopened.scan(), reopened.scan()] == [2, 0]
 
 
+def test_job_below_a_folder_with_a_summary_of_its_own_is_found(root: Path) -> None:
+    write_job(root / "output", steps=1)
+    (root / "summary.json").write_text("{}")
+    index = opened(root)
+    index.scan()
+    with index.read() as database:
+        assert [(row["path"], row["kind"]) for row in runs(database)] == [("output", "job")]
+
+
 def test_episode_appears_with_its_meta_file(root: Path) -> None:
     folder = write_rollout(root / "demo", episode("late"), RESOLVED, 1)
     meta = (folder / "meta.json").read_bytes()
