@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from cluster import build, components, families, layout, lifecycle, status
+from cluster import build, components, families, layout, lifecycle, status, targets
 from cluster.errors import ClusterError
 from cluster.layout import Cluster
 from cluster.progress import print_error, print_line
@@ -77,8 +77,8 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    lifecycle.prepare(layout.swerl_home(), tuple(options.target) or build.DEFAULT_TARGETS)
-    for name in options.target or build.DEFAULT_TARGETS:
+    lifecycle.prepare(layout.swerl_home(), tuple(options.target) or targets.DEFAULT_TARGETS)
+    for name in options.target or targets.DEFAULT_TARGETS:
         print_line(f"{name} {build.folder(layout.swerl_home(), name)}")
     return 0
 
@@ -117,7 +117,7 @@ def make_parser() -> argparse.ArgumentParser:
         one.add_argument("component", choices=list(components.ALL))
         one.set_defaults(run=run)
     built = verbs.add_parser("build", help="build programs without starting anything")
-    built.add_argument("target", nargs="*", choices=[*build.TARGETS, []], help="default: all that a cluster needs")
+    built.add_argument("target", nargs="*", choices=[*targets.TARGETS, []], help="default: all that a cluster needs")
     built.set_defaults(run=_build)
     verbs.add_parser("kubeconfig", help="print the path of its kubeconfig").set_defaults(run=_kubeconfig)
     return parser

@@ -10,7 +10,21 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process, rcu
+from cluster import (
+    addons,
+    build,
+    cgroups,
+    cleanup,
+    components,
+    configs,
+    layout,
+    network,
+    pki,
+    preflight,
+    process,
+    rcu,
+    targets,
+)
 from cluster.api import ApiClient, Unreachable
 from cluster.errors import ClusterError, DaemonDied
 from cluster.families import Families, check_kernel
@@ -26,7 +40,7 @@ _KUBELET_PAUSE = 1.0  # seconds
 _INDEX_FILE = "index"  # written first into a state folder: the index it was made for
 
 
-def prepare(home: Path, targets: tuple[str, ...] = build.DEFAULT_TARGETS) -> None:
+def prepare(home: Path, targets: tuple[str, ...] = targets.DEFAULT_TARGETS) -> None:
     """Packages and programs; raises PrerequisiteError."""
     install_packages(home)
     _build(home, build.unbuilt(home, targets))

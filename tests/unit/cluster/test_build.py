@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster import build
+from cluster import build, targets
 from cluster.layout import swerl_home
 
-KUBERNETES_MODULE = build.SOURCES / "go" / "kubernetes" / "go.mod"
+KUBERNETES_MODULE = targets.SOURCES / "go" / "kubernetes" / "go.mod"
 ON_KUBERNETES = ("kubernetes", "kuberay", "helm")
 
 
@@ -39,7 +39,7 @@ def test_helm_renders_for_a_kubernetes_of_its_time(helm: str, tmp_path: Path) ->
 
 def test_kuberay_and_helm_share_the_packages_of_kubernetes() -> None:
     """Go compiles a package once per version and flags: each version of k8s.io/* must be that of Kubernetes."""
-    assert {build.TARGETS[name]().folder / "go.mod" for name in ON_KUBERNETES} == {KUBERNETES_MODULE}
+    assert {targets.TARGETS[name]().folder / "go.mod" for name in ON_KUBERNETES} == {KUBERNETES_MODULE}
     text = KUBERNETES_MODULE.read_text()
     pinned = re.search(r"k8s\.io/kubernetes v1(\.\d+\.\d+)", text)
     assert pinned
@@ -55,7 +55,7 @@ def test_targets_of_one_module_are_compiled_one_after_the_other(
     running: list[str] = []
     most = 0
 
-    def compile_slowly(target: build.BuildTarget, result: Path) -> None:
+    def compile_slowly(target: targets.BuildTarget, result: Path) -> None:
         nonlocal most
         running.append(target.name)
         most = max(most, len(running))

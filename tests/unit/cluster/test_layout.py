@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import build, layout, preflight
+from cluster import build, layout, preflight, targets
 from cluster.errors import ClusterError, PrerequisiteError
 from cluster.families import DUAL_STACK
 from cluster.layout import MAX_CLUSTERS, Cluster
@@ -147,7 +147,7 @@ def test_images_not_built_yet_need_room_although_all_programs_are_there(
 def test_missing_go_is_one_line_and_creates_nothing(tmp_path: Path, command: list[str]) -> None:
     environment = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=build.SOURCES.parent, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", *command], cwd=targets.SOURCES.parent, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 1
     stderr_lines = done.stderr.splitlines()
@@ -170,7 +170,7 @@ def test_missing_or_old_go_is_reported(
 
 
 def test_every_target_pins_its_modules_and_is_named_by_content(tmp_path: Path) -> None:
-    folders = {build.folder(tmp_path, name) for name in build.TARGETS}
-    assert len(folders) == len(build.TARGETS)
-    for name in build.TARGETS:
-        assert (build.TARGETS[name]().folder / "go.mod").is_file()
+    folders = {build.folder(tmp_path, name) for name in targets.TARGETS}
+    assert len(folders) == len(targets.TARGETS)
+    for name in targets.TARGETS:
+        assert (targets.TARGETS[name]().folder / "go.mod").is_file()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster import build
+from cluster import build, targets
 from demo.estimate import describe, estimate_minutes
 from demo.steps import Steps
 
 
 def test_what_is_built_takes_no_time(tmp_path: Path) -> None:
     bare = estimate_minutes(tmp_path, local=True, steps=22, samples=2)
-    for name in build.DEFAULT_TARGETS:
+    for name in targets.DEFAULT_TARGETS:
         build.folder(tmp_path, name).mkdir(parents=True)
     built = estimate_minutes(tmp_path, local=True, steps=22, samples=2)
     assert bare["cluster"] > 5 > 1 > built["cluster"]
