@@ -12,7 +12,7 @@ from swerl_agent.tasks import TaskError
 from swerl_api import AlgorithmSpec
 from swerl_trainer.driver.__main__ import main, permanent_errors
 from swerl_trainer.driver.preflight import check_functions
-from swerl_trainer.process import NO_RETRY, run_to_end
+from swerl_trainer.process import INTERRUPTED, NO_RETRY, run_to_end
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 
 
@@ -95,3 +95,27 @@ def test_process_that_ray_blocks_ends_with_the_status_of_its_work(script: str, c
     assert ended.returncode == code, ended.stderr
     assert "Ray did not shut down in 0.2 s" in ended.stdout
     assert message in ended.stdout.splitlines() and (code == 0 or ended.stdout.splitlines()[-1] == message)
+
+
+# Work whose clean-up SIGTERM meets a second time, as `timeout` sends it: to the process, then to its group.
+SLOW_CLEAN_UP = """
+import asyncio, os, signal, sys, types
+sys.modules["ray"] = types.SimpleNamespace(init=lambda **_: None, shutdown=lambda: None)
+from swerl_trainer import process
+async def work():
+    async with process.on_ray():
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.1)
+            print("clean")
+sys.exit(process.run_to_end(work()))
+"""
+
+
+def test_second_sigterm_does_not_cut_the_clean_up_short() -> None:
+    ended = subprocess.run([sys.executable, "-c", SLOW_CLEAN_UP], capture_output=True, text=True, timeout=50)
+    assert ended.stdout.splitlines()[-2:] == ["clean", "SWERL-ERROR: interrupted by SIGTERM"], ended.stderr
+    assert ended.returncode == INTERRUPTED

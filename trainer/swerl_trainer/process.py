@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -17,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from swerl_agent.event_loop import run
+from swerl_agent.signals import cancel_on_sigterm
 from swerl_api.names import ERROR_PREFIX
 from swerl_kube.logs import LogSettings
 
@@ -61,13 +61,13 @@ def root_cause(error: BaseException) -> BaseException:
 
 @asynccontextmanager
 async def on_ray() -> AsyncIterator[None]:
-    """Connected to Ray; SIGTERM cancels the task that is inside."""
+    """Connected to Ray; the first SIGTERM cancels the task that is inside."""
     import ray
 
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=True, logging_level=logging.WARNING)
     task = asyncio.current_task()
     if task is not None:  # after ray.init, which installs its own handler
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        cancel_on_sigterm(task)
     try:
         yield
     finally:

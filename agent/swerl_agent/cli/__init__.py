@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import click
 
 from swerl_agent import RELEASE
+from swerl_agent.signals import cancel_on_sigterm
 
 from .command import Group, Invocation, Options
 from .former_names import former_names
-from .signals import cancel_on_sigterm
 
 MEMBERS = {  # name -> module:attribute, help
     "init": (".jobs.init:write_job", "write a SweRLJob to start from"),

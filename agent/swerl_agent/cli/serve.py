@@ -17,6 +17,7 @@ from swerl_api.addresses import LOOPBACK
 
 from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol, with_template_options
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
+from swerl_agent.signals import stop_event
 from swerl_agent.tasks.importing import ImportRequest
 
 from .command import Options, keeps
@@ -35,7 +36,6 @@ from .pod_options import (
     sandbox_options,
     sandbox_settings,
 )
-from .signals import stop_event
 from .task_options import eval_scripts, rewrite_option, script_option
 from .values import HTTP_URL, NON_NEGATIVE, PATH, PORT, POSITIVE
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from swerl_api.addresses import LOOPBACK
 
+from swerl_agent.signals import stop_event
+
 from .command import Options, runs
 from .episode_folder import require_folder
 from .log_options import announce, configure_log, log_option
 from .options import cluster_options, open_client
-from .signals import stop_event
 from .values import PATH, PORT
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How a command is asked to end: an event for one that serves, a cancellation for the others."""
+"""How a program is asked to end: an event for one that serves, a cancellation for the others."""
 
 from __future__ import annotations
 
