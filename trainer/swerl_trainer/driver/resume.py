@@ -31,14 +31,13 @@ FindDamage = Callable[[Checkpoint], Awaitable[list[str]]]
 async def fetched_starting_point(
     store: CheckpointStore, mirror: Mirror | None, resume: Resume, find_damage: FindDamage
 ) -> Checkpoint | None:
-    """`starting_point` after `fetch_missing`. After a damaged copy both run again while an older one is newer than
-    what the volume has."""
-    fetches = mirror is not None and await asyncio.to_thread(fetch_missing, mirror, store, resume)
-    found = await starting_point(store, resume, find_damage)
-    while fetches and mirror is not None:
-        fetches = await asyncio.to_thread(fetch_missing, mirror, store, resume)
-        found = await starting_point(store, resume, find_damage) if fetches else found
-    return found
+    """`starting_point` after `fetch_missing`; both run again until the newest copy that was fetched is the starting
+    point, or none is newer than what the volume has."""
+    while True:
+        fetched = await asyncio.to_thread(fetch_missing, mirror, store, resume) if mirror else set()
+        found = await starting_point(store, resume, find_damage)
+        if not fetched or (found is not None and checkpoint_name(found.step) == max(fetched)):
+            return found
 
 
 async def starting_point(store: CheckpointStore, resume: Resume, find_damage: FindDamage) -> Checkpoint | None:
@@ -71,15 +70,15 @@ async def starting_point(store: CheckpointStore, resume: Resume, find_damage: Fi
     )
 
 
-def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> bool:
-    """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names; whether
-    any was copied.
+def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> set[str]:
+    """Copy the newest checkpoint of `mirror` if the volume has none as new, and the one that `resume` names; the names
+    of those that were copied.
 
     With a step, the newest may be one that the job wrote after it went back to this step. Abandoned ones stay there.
     Raises DriverError when that fails, because the mirror may have a newer checkpoint than the volume.
     """
     if resume == "never":
-        return False
+        return set()
     try:
         return _fetch_missing(mirror, store, resume)
     except Exception as error:  # each system has its own classes
@@ -90,7 +89,7 @@ def fetch_missing(mirror: Mirror, store: CheckpointStore, resume: Resume) -> boo
         ) from error
 
 
-def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal["auto"]) -> bool:
+def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal["auto"]) -> set[str]:
     present = {checkpoint_name(each.step) for each in store.complete()}
     copies = [name for name in mirror.names() if not store.is_abandoned(name)]
     wanted = {name for name in copies[-1:] if name > max(present, default="")}
@@ -102,7 +101,7 @@ def _fetch_missing(mirror: Mirror, store: CheckpointStore, resume: int | Literal
         aside = set_aside(store.root / name)
         text = "skipping the copy %s of %s, which cannot be read: moved to %s"
         logger.error(text, name, mirror.url, aside, extra=event("CheckpointDamaged"))
-    return bool(wanted)
+    return wanted
 
 
 async def find_damage_on_nodes(checkpoint: Checkpoint, *, ranks: int) -> list[str]:
