@@ -189,6 +189,8 @@ FIELD_FIGURES = {
     " create_latency/start_mean exec_latency_mean exec_retries exec_timeouts ws_handshake_errors infra_failed_rate"
     " infra_failed/<code> eval_latency eval_infra_failure gold_canary_pass_rate policy_blocked_rate"
     " patch_apply_fail_rate",
+    "agent": "format_error_rate context_omitted_turns_mean exit_status/<status> patch_source/<source>"
+    " sandbox_destroyed/<code>",
 }
 
 
