@@ -32,3 +32,11 @@ async def test_engines_of_a_job_with_adapters_read_the_model(
     job = make_job(model={"lora": lora})
     pool = AttemptComponents(job, http, time.monotonic(), make_worker=no_worker)._engines()
     assert pool._needs_model is (lora is not None)
+
+
+async def test_experts_are_compared_as_engines_divide_them(
+    make_job: Callable[..., Job], http: aiohttp.ClientSession
+) -> None:
+    job = make_job(rollout={"engineArgs": {"ep-size": 2}})
+    pool = AttemptComponents(job, http, time.monotonic(), make_worker=no_worker)._engines()
+    assert pool.check.expert_ranks == 2

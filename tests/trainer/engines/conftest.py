@@ -117,7 +117,7 @@ class InProcessTrainer:
         write_index(building, files)
         end_folder(building, folder)
 
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+    async def weight_sample(self, version: int, *, engine_ranks: int, expert_ranks: int = 1) -> WeightSample:
         names = sample_names(self._architecture, version)
         tensors = {name: tensor for name, tensor in self._named() if name in names}
         return WeightSample(others(self._architecture, names), engine_sums(tensors, self._architecture, engine_ranks))

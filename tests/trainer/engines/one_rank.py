@@ -49,11 +49,11 @@ class OneRank:
     async def save_adapter(self, folder: Path) -> None:
         self.trainer.save_adapter(str(folder))
 
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+    async def weight_sample(self, version: int, *, engine_ranks: int, expert_ranks: int = 1) -> WeightSample:
         if (call := self.before_sample) is not None:
             self.before_sample = None
             call()
-        return self.trainer.sender.sample(version, engine_ranks)
+        return self.trainer.sender.sample(version, engine_ranks, expert_ranks)
 
 
 @contextlib.contextmanager

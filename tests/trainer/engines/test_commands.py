@@ -75,6 +75,11 @@ def test_users_arguments_win() -> None:
     assert "--sleep-on-idle" not in server_command(settings, "127.0.0.1", 3)
 
 
+@pytest.mark.parametrize("name", ["ep-size", "ep_size", "expert-parallel-size", "ep"])
+def test_division_of_experts_is_that_of_the_arguments(name: str) -> None:
+    assert (ON_GPUS.expert_ranks, replace(ON_GPUS, arguments={name: 4}).expert_ranks) == (1, 4)
+
+
 def test_engines_have_metrics_unless_the_user_turns_them_off() -> None:
     for settings in (ON_CPU, ON_GPUS):
         assert "--enable-metrics" in server_command(settings, "127.0.0.1", 3)

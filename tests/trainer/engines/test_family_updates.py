@@ -38,10 +38,10 @@ PROMPT = [(7 * position) % VOCABULARY for position in range(1, 65)]  # beyond th
 
 @contextlib.asynccontextmanager
 async def random_engine(
-    model: Path, log: Path, ranks: int
+    model: Path, log: Path, ranks: int, expert_ranks: int = 1
 ) -> AsyncIterator[tuple[EngineClient, aiohttp.ClientSession]]:
     """A server of `ranks` tensor-parallel ranks of the model at `model` that does not read its weights."""
-    arguments = {"tp-size": ranks} if ranks > 1 else {}
+    arguments = {"tp-size": ranks, "ep-size": expert_ranks} if ranks > 1 else {}
     settings = ServerSettings(model=str(model), dtype="float32", gpus=0, context_tokens=CONTEXT, arguments=arguments)
     engine = LocalEngine(settings, log, "127.0.0.1")
     os.environ[API_KEY_VARIABLE] = KEY
@@ -114,4 +114,26 @@ async def test_engine_computes_with_the_weights_of_the_trainer(
                 source.before_sample = lambda: change_an_expert(source)
                 with pytest.raises(WeightTransferFailed, match=r"layers\.1\.mlp\.experts\.7\.w13_weight.* differs"):
                     await link.send(4)
+            await link.close()
+
+
+async def test_experts_that_an_engine_divides_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an answer: on CPU SGLang 0.5.23 loads divided experts, but does not compute with them."""
+    monkeypatch.setenv("SGLANG_CPU_OMP_THREADS_BIND", "0|0")
+    make_model(tmp_path / "model", **MODELS["qwen3-moe"] | sizes("qwen3-moe"))
+    write_tokenizer(tmp_path / "model")
+    check = WeightCheck(expert_ranks=2)
+    with one_rank(tmp_path / "model", tokens=CONTEXT) as source:
+        async with random_engine(tmp_path / "model", tmp_path / "engine.log", 2, expert_ranks=2) as (engine, _):
+            link = weight_link(source, [engine], "gloo", check=check)  # type: ignore[arg-type]
+            for version in (0, 1, 2):
+                train(source)
+                await link.send(version)
+            assert check.uncompared == 0
+            held = await engine.weight_sums(())
+            experts = [set(re.findall(r"\.experts\.(\d)\.", " ".join(sums))) for sums in held]
+            assert experts == [set("0123"), set("4567")]
+            source.before_sample = lambda: change_an_expert(source)
+            with pytest.raises(WeightTransferFailed, match=r"layers\.1\.mlp\.experts\.7\.w13_weight.* differs"):
+                await link.send(4)
             await link.close()

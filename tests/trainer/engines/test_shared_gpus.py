@@ -59,7 +59,7 @@ class Ranks:
     async def release_bucket(self) -> None:
         self.released += 1
 
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
+    async def weight_sample(self, version: int, *, engine_ranks: int, expert_ranks: int = 1) -> WeightSample:
         return WeightSample((), ())
 
 

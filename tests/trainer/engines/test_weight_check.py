@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from sglang.srt.eplb import expert_location
+from sglang.srt.layers.moe.fused_moe_triton.layer import FusedMoE
+from sglang.srt.runtime_context import derive_spawn_ranks
 from swerl_api import LoraSpec
+from swerl_trainer.engines.part_sums import held_experts, with_experts
 from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.conversion import hf_shapes
 from swerl_trainer.megatron.engine_layout import adapter_sums, engine_sums, others, sample_names, weight_sum
 from swerl_trainer.megatron.lora import adapter_shapes
 from swerl_trainer.weight_bucket import WeightSample
+
+from tests.trainer.megatron.families import MODELS
+from tests.trainer.megatron.families import make_model as make_family
 
 A, B = "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight"
 
@@ -44,7 +54,7 @@ def test_parameter_that_never_matched_is_in_another_form(caplog: pytest.LogCaptu
             assert check.wrong(sample(a="1", b="2"), [[{A: "packed", B: "2"}]]) == [[]]
     assert caplog.text.count("another form: model.layers.N.mlp.down_proj.weight") == 1
     assert not check.equal(sample(a="1", b="2"), [[{A: "packed", B: "2"}]])
-    assert check.mismatches == 0
+    assert (check.mismatches, check.uncompared) == (0, 1)
 
 
 def test_parameter_that_engines_lack_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -53,6 +63,7 @@ def test_parameter_that_engines_lack_is_named_once(caplog: pytest.LogCaptureFixt
         for _ in range(2):
             assert check.wrong(sample(a="1", b="2"), [[{B: "2"}]]) == [[]]
     assert caplog.text.count("another form: model.layers.N.mlp.down_proj.weight") == 1
+    assert check.uncompared == 1
 
 
 def test_one_engine_that_differs_from_another_at_once_is_wrong() -> None:
@@ -106,6 +117,64 @@ def test_sums_are_of_each_rank_s_share(make_model: Callable[[int], Path], ranks:
         assert sums[f"{prefix}mlp.gate_up_proj.weight"] == weight_sum(torch.cat([gate, up]))
         assert sums[f"{prefix}mlp.down_proj.weight"] == weight_sum(layer[f"{prefix}mlp.down_proj.weight"][:, part])
         assert sums[f"{prefix}input_layernorm.weight"] == weight_sum(layer[f"{prefix}input_layernorm.weight"])
+
+
+@pytest.mark.parametrize(("ranks", "expert_ranks"), [(1, 1), (2, 1), (2, 2), (4, 2), (8, 8)])
+def test_sums_are_of_each_rank_s_experts(tmp_path: Path, ranks: int, expert_ranks: int) -> None:
+    """Which experts and which shard of them a rank holds is what SGLang derives for it."""
+    make_family(tmp_path, **MODELS["qwen3-moe"])
+    architecture = read_architecture(tmp_path)
+    names = [name for name in sample_names(architecture, 1) if ".experts." in name]
+    tensors = {name: torch.randn(hf_shapes(architecture)[name]) for name in names}
+    prefix = "model.layers.1.mlp.experts."
+    for rank, sums in enumerate(engine_sums(tensors, architecture, ranks, expert_ranks)):
+        widths = {"moe_dp_size": 1, "moe_ep_size": expert_ranks}
+        place = derive_spawn_ranks(
+            world_rank=rank, tp_size=ranks, ep_join_rank_offset=0, attn_cp_size=1, attn_tp_size=ranks, **widths
+        )
+        shares = ranks // expert_ranks
+        expected = {}
+        for number, _ in held_experts(sglang_layer(8, expert_ranks, place["moe_ep_rank"])):
+            gate, up, down = (tensors[f"{prefix}{number}.{part}_proj.weight"] for part in ("gate", "up", "down"))
+            shard = place["moe_tp_rank"]
+            both = [part.chunk(shares)[shard] for part in (gate, up)]
+            expected[f"{prefix}{number}.w13_weight"] = weight_sum(torch.cat(both))
+            expected[f"{prefix}{number}.w2_weight"] = weight_sum(down.chunk(shares, dim=1)[shard])
+        assert sums == expected
+
+
+def sglang_layer(experts: int, parts: int, part: int) -> Any:
+    """What of SGLang's layer says which experts it holds."""
+    layer = SimpleNamespace(
+        _expert_storage_rank=part,
+        _num_local_routed=experts // parts,
+        _has_fused_shared=False,
+        num_global_routed_experts=experts,
+        uses_expert_location=False,
+    )
+    layer._map_global_expert_id_to_local_expert_id = partial(FusedMoE._map_global_expert_id_to_local_expert_id, layer)
+    return layer
+
+
+def test_experts_are_named_where_an_engine_has_moved_and_copied_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = SimpleNamespace(physical_to_logical_map_cpu=torch.tensor([[0, 1, 2, 3, 0, 1], [5, 0, 3, 1, 2, 4]]))
+    monkeypatch.setattr(expert_location, "get_global_expert_location_metadata", lambda: location)
+    layer = sglang_layer(6, 2, 1)
+    layer.uses_expert_location, layer.layer_id = True, 1
+    assert held_experts(layer) == [(1, 0), (2, 1), (4, 2)]
+
+
+def test_quantised_experts_and_other_layers_keep_the_checker_s_names() -> None:
+    layers = {"a.experts": sglang_layer(2, 1, 0), "b.experts": SimpleNamespace()}
+    checker = SimpleNamespace(_get_model=lambda: SimpleNamespace(get_submodule=layers.__getitem__))
+    stacked = torch.zeros(2, 4, 4)
+    state = {
+        "a.experts.w13_weight": stacked,
+        "a.experts.w2_weight": stacked.to(torch.float8_e4m3fn),
+        "b.experts.w2_weight": stacked,
+    }
+    named = [name for name, _ in with_experts(lambda _: iter(state.items()), checker)]
+    assert named == ["a.experts.0.w13_weight", "a.experts.1.w13_weight", "a.experts.w2_weight", "b.experts.w2_weight"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

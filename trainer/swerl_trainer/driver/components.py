@@ -24,6 +24,7 @@ from swerl_trainer.engines.links import update_backend
 from swerl_trainer.engines.pool import PROBE_PAUSE, EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.static_pool import StaticEnginePool
+from swerl_trainer.engines.weight_check import WeightCheck
 from swerl_trainer.job import Job
 from swerl_trainer.joining import PodJoining, expected_pods
 from swerl_trainer.megatron.config import RankConfig
@@ -128,6 +129,7 @@ class AttemptComponents:
             probe_seconds=float(spec.rollout.probe_seconds),
             probe_pause=min(PROBE_PAUSE, float(spec.rollout.probe_seconds)),
             needs_model=spec.model.lora is not None,
+            check=WeightCheck(server.expert_ranks),
         )
 
     async def _engines_joined(self, engines: int) -> None:

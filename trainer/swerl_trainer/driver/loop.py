@@ -142,6 +142,7 @@ class TrainingLoop:
             "rollout/engines_replaced": float(deps.pool.replaced),
             "rollout/engines_slow": float(len(deps.pool.slow)),
             "rollout/weight_mismatches": float(deps.pool.check.mismatches),
+            "rollout/weights_uncompared": float(deps.pool.check.uncompared),
             "train/stalls": float(self._ranks.stalls),
         }
         metrics |= staleness_metrics(rollouts, state.step - 1, state.unchanged)

@@ -37,18 +37,31 @@ def register() -> None:
 def with_experts(original: Callable[..., Iterator[tuple[str, Any]]], checker: Any) -> Iterator[tuple[str, Any]]:
     """The model's tensors by name, each expert `N` of a stacked parameter as `experts.N.<parameter>`."""
     for name, tensor in original(checker):
-        if name.endswith(STACKED) and _has_all_experts(checker._get_model(), name, tensor):
-            module, _, parameter = name.rpartition(".")
-            yield from ((f"{module}.{number}.{parameter}", expert) for number, expert in enumerate(tensor.detach()))
-        else:
+        module, _, parameter = name.rpartition(".")
+        layer = checker._get_model().get_submodule(module) if name.endswith(STACKED) and _is_plain(tensor) else None
+        experts = held_experts(layer) if layer else []
+        yield from ((f"{module}.{number}.{parameter}", tensor.detach()[place]) for number, place in experts)
+        if not experts:
             yield name, tensor
 
 
-def _has_all_experts(model: Any, name: str, tensor: Any) -> bool:
-    """Whether a stacked parameter holds every expert, in order, as numbers that are not quantised."""
-    module = model.get_submodule(name.rpartition(".")[0])
-    undivided = getattr(module, "moe_ep_size", 0) == 1
-    return undivided and tensor.dim() == 3 and tensor.is_floating_point() and tensor.itemsize > 1
+def _is_plain(tensor: Any) -> bool:
+    """Whether a stacked parameter has the numbers of its experts, not quantised ones."""
+    return bool(tensor.dim() == 3 and tensor.is_floating_point() and tensor.itemsize > 1)
+
+
+def held_experts(layer: Any) -> list[tuple[int, int]]:
+    """The model's experts that a layer of this rank holds, with their places in it; [] for an unknown kind of layer."""
+    try:
+        from sglang.srt.eplb.expert_location import get_global_expert_location_metadata
+
+        local = layer._map_global_expert_id_to_local_expert_id
+        location = get_global_expert_location_metadata() if layer.uses_expert_location else None
+        routed = range(layer.num_global_routed_experts)
+        numbers = location.physical_to_logical_map_cpu[layer.layer_id].tolist() if location else routed
+        return [(number, place) for slot, number in enumerate(numbers) if (place := local(slot)) >= 0]
+    except (AttributeError, ImportError, LookupError, TypeError):
+        return []
 
 
 def with_adapter(original: Callable[..., Any], runner: Any, *arguments: Any, **options: Any) -> Any:

@@ -54,14 +54,15 @@ class EnginePool:
         health: EngineHealth | None = None,
         control_timeout: float = CONTROL_TIMEOUT,
         needs_model: bool = False,
+        check: WeightCheck | None = None,
     ) -> None:
         """`folder`: where the backends disk and adapter pass weights on. `probe_seconds`: in which an engine must
-        generate a token; 0: it is not probed. `control_timeout`: see EngineClient. `needs_model`: every
-        engine reads the job's model, because the trainer sends only what training changes."""
+        generate a token; 0: it is not probed. `control_timeout`: see EngineClient. `needs_model`: every engine reads
+        the job's model, because the trainer sends only what training changes. `check`: else of undivided experts."""
         self.router = router
         self.replaced = 0  # engines replaced so far
         self.slow: set[int] = set()  # engines that get no requests because they are slow
-        self.check = WeightCheck()
+        self.check = check or WeightCheck()
         self._health = health or EngineHealth()
         self._probe_seconds = probe_seconds
         self._probe_pause = probe_pause
@@ -171,9 +172,8 @@ class EnginePool:
         self._repairs[slot.number] = tasks.create_task(self._replace(slot), name=f"engine {slot.number}")
 
     async def update_weights(self, version: int) -> None:
-        """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
-        trainer_lock. Engines that sleep wake up first. `watch` replaces an engine that fails. Raises EnginePoolError
-        when each transfer fails."""
+        """Load the trainer's present weights into every engine as `version`; the caller holds the trainer_lock. Engines
+        that sleep wake up first; `watch` replaces one that fails. Raises EnginePoolError when each transfer fails."""
         if self._source is None:
             raise EnginePoolError("update_weights was called before attach: the pool has no weight source")
         self._version = version

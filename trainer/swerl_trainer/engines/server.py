@@ -33,6 +33,7 @@ READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two requests of /ready, which costs the server 2 ms
 STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
 KEEP_ALIVE_SECONDS = 3600  # of an idle connection
+EXPERT_RANKS = ("ep-size", "expert-parallel-size", "ep")  # names of one argument
 LOG_TAIL = 4000  # characters of the log quoted in an error
 
 
@@ -51,6 +52,12 @@ class ServerSettings:
     lora: LoraSpec | None = None  # the adapters that it will load; None: it loads none
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
     log: LogSettings = field(default_factory=LogSettings)
+
+    @property
+    def expert_ranks(self) -> int:
+        """Parts into which a server divides the experts of a mixture."""
+        given = {name.replace("_", "-"): value for name, value in self.arguments.items()}
+        return next((int(given[name]) for name in EXPERT_RANKS if name in given), 1)
 
     @property
     def log_level(self) -> str:

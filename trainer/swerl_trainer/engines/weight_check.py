@@ -22,10 +22,17 @@ _LAYER = re.compile(r"\.\d+\.")
 class WeightCheck:
     """What is known of the engines of a job."""
 
-    def __init__(self) -> None:
+    def __init__(self, expert_ranks: int = 1) -> None:
+        """`expert_ranks`: parts into which each engine divides its experts."""
+        self.expert_ranks = expert_ranks
         self.mismatches = 0  # engines found wrong so far
         self.matched: set[str] = set()  # kinds of parameters that engines hold as they are sent
         self._named: set[str] = set()  # other kinds, which the log has
+
+    @property
+    def uncompared(self) -> int:
+        """Kinds of parameters that engines hold in another form."""
+        return len(self._named - self.matched)
 
     def wrong(self, sample: WeightSample, held: Sequence[Sequence[RankSums]]) -> list[list[str]]:
         """Per engine, the parameters that differ; `held`: of each engine, by its ranks."""

@@ -68,7 +68,7 @@ class WeightSource(Protocol):
 
     async def save_adapter(self, folder: Path) -> None: ...
 
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample: ...
+    async def weight_sample(self, version: int, *, engine_ranks: int, expert_ranks: int = 1) -> WeightSample: ...
 
 
 class WeightTransferFailed(EnginePoolError):
@@ -154,7 +154,8 @@ class WeightLink(ABC):
         """A sample of the trainer's weights, and the same of every engine."""
         if not self.engines:
             return WeightSample((), ()), []
-        sample = await self._source.weight_sample(version, engine_ranks=self.engines[0].ranks)
+        ranks, expert_ranks = self.engines[0].ranks, self._check.expert_ranks
+        sample = await self._source.weight_sample(version, engine_ranks=ranks, expert_ranks=expert_ranks)
         if not sample.sums:
             return sample, [[] for _ in self.engines]
         return sample, await self._each(version, (engine.weight_sums(sample.others) for engine in self.engines))

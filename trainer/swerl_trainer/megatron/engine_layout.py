@@ -26,7 +26,7 @@ _FUSED = {
 # Ends of names; ranks divide the last dimension.
 _BY_COLUMNS = ("self_attn.o_proj.weight", "mlp.down_proj.weight", "mlp.shared_experts.down_proj.weight")
 _WHOLE = ("norm.weight", "mlp.gate.weight", ROUTER_BIAS)  # ends of names; every rank holds all of it
-_EXPERT = re.compile(r"(.*\.experts\.\d+\.)(gate|up|down)_proj\.weight")
+_EXPERT = re.compile(r"(.*\.experts\.(\d+)\.)(gate|up|down)_proj\.weight")
 _ADAPTED_ROWS = ("self_attn.o_proj", "mlp.down_proj")  # ranks divide the inputs, so the columns of A
 
 
@@ -53,10 +53,21 @@ def others(architecture: Architecture, names: list[str]) -> tuple[str, ...]:
     return (*(layer for layer in layers if layer != chosen), *outside)
 
 
-def engine_sums(tensors: Mapping[str, Tensor], architecture: Architecture, ranks: int) -> tuple[dict[str, str], ...]:
-    """The sum of each parameter on each of an engine's `ranks` tensor-parallel ranks, from whole tensors."""
+def engine_sums(
+    tensors: Mapping[str, Tensor], architecture: Architecture, ranks: int, expert_ranks: int = 1
+) -> tuple[dict[str, str], ...]:
+    """The sum of each parameter on each of an engine's `ranks` tensor-parallel ranks, from whole tensors.
+
+    `expert_ranks`: parts into which the engine divides its experts; the ranks of a part share each of its experts.
+    """
     return tuple(
-        {name: weight_sum(value) for name, value in _parameters(tensors, architecture, rank, ranks)}
+        {
+            name: weight_sum(value)
+            for name, value in (
+                *_parameters(tensors, architecture, rank, ranks),
+                *_experts(tensors, architecture, rank, ranks, expert_ranks),
+            )
+        }
         for rank in range(ranks)
     )
 
@@ -99,7 +110,6 @@ def _parameters(
             if len(names) == len(parts):
                 shards = [_rows(name, tensors[name], architecture, rank, ranks) for name in names]
                 yield names[0].replace(parts[0], fused), torch.cat(shards)
-    yield from _experts(tensors, rank, ranks)
     for name, tensor in tensors.items():
         if name in (EMBEDDING, OUTPUT):
             missing = -len(tensor) % VOCABULARY_MULTIPLE
@@ -110,15 +120,22 @@ def _parameters(
             yield name, tensor
 
 
-def _experts(tensors: Mapping[str, Tensor], rank: int, ranks: int) -> Iterator[tuple[str, Tensor]]:
-    """A rank's part of each expert: gate above up, and down."""
+def _experts(
+    tensors: Mapping[str, Tensor], architecture: Architecture, rank: int, ranks: int, expert_ranks: int
+) -> Iterator[tuple[str, Tensor]]:
+    """A rank's part of each of its experts: gate above up, and down."""
+    shares = ranks // expert_ranks  # ranks that share an expert; they follow one another
+    part, place = divmod(rank, shares)
+    count = architecture.experts.count // expert_ranks if architecture.experts else 0
     for name, tensor in tensors.items():
         match = _EXPERT.fullmatch(name)
-        if match and match[2] == "gate":
+        if not match or int(match[2]) // count != part:
+            continue
+        if match[3] == "gate":
             parts = (tensor, tensors[f"{match[1]}up_proj.weight"])
-            yield f"{match[1]}w13_weight", torch.cat([part.tensor_split(ranks)[rank] for part in parts])
-        elif match and match[2] == "down":
-            yield f"{match[1]}w2_weight", tensor.tensor_split(ranks, dim=1)[rank]
+            yield f"{match[1]}w13_weight", torch.cat([each.tensor_split(shares)[place] for each in parts])
+        elif match[3] == "down":
+            yield f"{match[1]}w2_weight", tensor.tensor_split(shares, dim=1)[place]
 
 
 def _adapters(

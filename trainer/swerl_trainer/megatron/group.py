@@ -211,9 +211,9 @@ class TrainGroup:
         """Free the bucket that was exported last."""
         await self._on_all_ranks("sender.release")
 
-    async def weight_sample(self, version: int, *, engine_ranks: int) -> WeightSample:
-        """Sums of some weights as engines with `engine_ranks` ranks hold them; `version` chooses which."""
-        sample: WeightSample = await self._on_all_ranks("sender.sample", version, engine_ranks)
+    async def weight_sample(self, version: int, *, engine_ranks: int, expert_ranks: int = 1) -> WeightSample:
+        """Sums of some weights as engines with these ranks hold them, see `engine_sums`; `version` chooses which."""
+        sample: WeightSample = await self._on_all_ranks("sender.sample", version, engine_ranks, expert_ranks)
         return sample
 
     async def release_memory(self) -> None:

@@ -30,7 +30,12 @@ EngineSums = tuple[dict[str, str], ...]  # on each rank of an engine, by paramet
 
 
 def weight_sample(
-    model: nn.ModuleList, architecture: Architecture, adapters: Adapters | None, version: int, engine_ranks: int
+    model: nn.ModuleList,
+    architecture: Architecture,
+    adapters: Adapters | None,
+    version: int,
+    engine_ranks: int,
+    expert_ranks: int,
 ) -> WeightSample:
     """Sums of the weights that are compared after the update to `version`, adapters merged."""
     names = sample_names(architecture, version)
@@ -40,7 +45,7 @@ def weight_sample(
     found = [engine_sums(tensors if leads() else {}, architecture, engine_ranks)]
     own = [name for name in expert_names(architecture) if name in wanted]
     for _, expert in groupby(part_weights(model, architecture, own, adapters), _expert_of):
-        found.append(engine_sums(dict(expert), architecture, engine_ranks))
+        found.append(engine_sums(dict(expert), architecture, engine_ranks, expert_ranks))
     return WeightSample(others(architecture, names), _of_all_ranks(_merged(found)))
 
 

@@ -197,14 +197,14 @@ class WeightSender:
             cuda: Any = torch.cuda  # untyped
             cuda.ipc_collect()
 
-    def sample(self, version: int, engine_ranks: int) -> WeightSample:
+    def sample(self, version: int, engine_ranks: int, expert_ranks: int = 1) -> WeightSample:
         """See `TrainGroup.weight_sample`. A collective of all ranks: each stage sums its own tensors."""
         from swerl_trainer.megatron.weight_sample import adapter_sample, weight_sample
 
         with self._phases.during("update"), self._device.active():
             if self._adapters and self._adapters.lora.update == "adapter":
                 return adapter_sample(self._model, self._architecture, self._adapters, version, engine_ranks)
-            return weight_sample(self._model, self._architecture, self._adapters, version, engine_ranks)
+            return weight_sample(self._model, self._architecture, self._adapters, version, engine_ranks, expert_ranks)
 
     def _gather(self, number: int) -> Tensor:
         """Bucket `number` of the whole model, uint8 [bytes], on this rank's device; a collective of all ranks.

@@ -20,7 +20,7 @@ STEP_METRICS: dict[str, str] = {
     " zero_std/count_<reward> dynamic_filter/drop_<reason> cached_verdict_ratio prefix_cache_hit_rate"
     " avg_cached_tokens_per_sample weight_staleness/mean weight_staleness/max weight_staleness/count_<versions>"
     " groups_started groups_trained groups_carried_over groups_limit engines_replaced engines_slow"
-    " weight_mismatches",
+    " weight_mismatches weights_uncompared",
     "judge": "step_score_mean unscored_rate",
     "agent": "turns_mean turns_sum tool_calls_mean tool_calls_sum format_error_rate context_omitted_turns_mean"
     " exit_status/<status> sandbox_destroyed/<code> patch_source/<source> suspicion/<rule> model_query_time_sum_mean"
