@@ -195,7 +195,7 @@ class StateLost(SandboxLost):
 
 
 class Unresponsive(SandboxLost):
-    """The Pod runs, but the session ignores the kill of its command, or the container can start no shell any more."""
+    """The Pod runs, but the session ignores the kill of its command, or the shell that once worked starts no more."""
 
     code = "unresponsive"
     by_commands = True

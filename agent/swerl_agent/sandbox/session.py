@@ -22,7 +22,7 @@ import asyncio
 import itertools
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -33,7 +33,7 @@ from .errors import ClaimEnded, ExecRefused, HandshakeFailed, SandboxError, Tran
 from .pending_command import PendingCommand
 from .result import CommandResult
 from .settings import DEFAULT_SETTINGS, SessionSettings
-from .stream import Connector, LoopFailed, SessionStream, StreamLost, open_stream
+from .stream import Connector, LoopFailed, LoopSilent, SessionStream, StreamLost, open_stream, runtime_answers
 from .upload import upload
 
 DEFAULT_OUTPUT = 256 << 10  # bytes of each output that are returned
@@ -69,6 +69,7 @@ class Session:
         self._lock = asyncio.Lock()
         self._stream: SessionStream | None = None
         self._closed = False
+        self._worked = False  # some stream has had a loop, so that the image has what a loop needs
         self._keep_alive_task: asyncio.Task[None] | None = None
         self._cancelled_command: str | None = None  # to be killed over the next stream
         self._lost_streams = self._failed_handshakes = 0  # so far
@@ -133,7 +134,9 @@ class Session:
     def without_profile(self) -> Session:
         """A new session of the same Pod, whose commands start in plain `sh` without the login profile."""
         limit, settings = self._file_limit, self._settings
-        return Session(self._connector, file_limit=limit, login=False, image=self.image, settings=settings)
+        session = Session(self._connector, file_limit=limit, login=False, image=self.image, settings=settings)
+        session._worked = self._worked
+        return session
 
     async def execute(
         self, text: str, *, timeout: float, limit: wire.OutputLimit, id: str | None = None
@@ -240,12 +243,12 @@ class Session:
         return self._stream
 
     async def _reconnect(self, hello_timeout: float | None) -> SessionStream:
-        """A new stream; raises Unresponsive where each try reached the container and no loop could start there."""
+        """A new stream; raises as `_no_stream` says after the window of reconnects."""
         settings, clock = self._settings, asyncio.get_running_loop().time
-        started, pause, answered = clock(), settings.first_pause, True
+        started, pause, failures = clock(), settings.first_pause, set[type[Exception]]()
         while True:
             try:
-                return await open_stream(
+                stream = await open_stream(
                     self._connector,
                     self.token,
                     file_limit=self._file_limit,
@@ -256,15 +259,30 @@ class Session:
                 if hello_timeout is not None and isinstance(error, StreamLost):
                     raise
                 self._failed_handshakes += 1
-                answered = answered and isinstance(error, LoopFailed)
-                refused = isinstance(error, ExecRefused)
-                window = settings.refused_window if refused else settings.reconnect_window
+                failures.add(type(error))
+                window = settings.refused_window if isinstance(error, ExecRefused) else settings.reconnect_window
                 if clock() >= started + window:
-                    kind: type[SandboxError] = Unresponsive if answered else HandshakeFailed
-                    kind = ExecRefused if refused else kind
+                    kind = await self._no_stream(failures, error)
                     raise kind(f"no stream to the sandbox for {window:.0f} s: {error}") from error
+            else:
+                self._worked = True
+                return stream
             await asyncio.sleep(pause)
             pause = min(2 * pause, settings.longest_pause)
+
+    async def _no_stream(self, failures: Set[type[Exception]], last: Exception) -> type[SandboxError]:
+        """The error of a window without a stream; `failures`: the kinds of its tries.
+
+        Unresponsive where a loop has worked before and each try shows that only the container's shell is the cause:
+        image, cluster and runtime work then.
+        """
+        if isinstance(last, ExecRefused):
+            return ExecRefused
+        if not self._worked or not failures <= {LoopFailed, LoopSilent}:
+            return HandshakeFailed
+        if LoopSilent in failures and not await runtime_answers(self._connector, self._settings.probe_timeout):
+            return HandshakeFailed
+        return Unresponsive
 
     async def _keep_alive(self) -> None:
         while True:

@@ -15,6 +15,7 @@ class SessionSettings:
     first_pause: float = 0.2  # before a stream that did not open is requested again; doubled each time
     longest_pause: float = 5.0
     hello_timeout: float = 120.0  # for the loop's first reply; a saturated node starts processes slowly
+    probe_timeout: float = 30.0  # for the reply of the runtime, where a shell sends nothing: its node may hang, too
     first_ping: float = 10.0  # until a running command's stream is pinged; most commands end earlier
     next_ping: float = 30.0  # until the next ping, when the reply to the last one must have arrived
     watchdog_after: float = 2.0  # until the Pod itself enforces the command's timeout; short commands need no watchdog

@@ -2,7 +2,7 @@
 
 Guarantees: `open_stream` returns only after the loop has sent hello. Every failure of an open stream is `StreamLost`;
 a new stream can then query what this one missed. It is `LoopFailed` where the container itself shows that no loop can
-start there: its shell is missing, ends or sends something else.
+start there: its shell is missing, ends or sends something else. It is `LoopSilent` where the shell sends nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from swerl_kube import Data, ExitStatus, Unreachable
 from swerl_kube.exec import STDOUT
 
 from . import wire
+from .errors import HandshakeFailed
 from .timeout import ReusableTimeout
 
 # In a runtime's message: the container has no such program. Words of runc, crun and gVisor.
@@ -58,6 +59,10 @@ class StreamLost(Exception):
 
 class LoopFailed(StreamLost):
     """The exec was accepted, but the container's shell is missing, ended or sent something else than hello."""
+
+
+class LoopSilent(StreamLost):
+    """The exec was accepted and its stream stayed open, but nothing came: the shell hangs, or the node does."""
 
 
 @dataclass
@@ -124,7 +129,7 @@ async def open_stream(
 ) -> SessionStream:
     """Start a loop for the session `token`; raises StreamLost when it does not start in `hello_timeout` seconds.
 
-    LoopFailed, a StreamLost, where the container is the cause.
+    LoopFailed, a StreamLost, where the container is the cause; LoopSilent where nothing came.
     """
     command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit, login)
     stream = SessionStream(await connector.open(command), wire.Reader(token))
@@ -155,8 +160,29 @@ async def _first_reply(stream: SessionStream, text: bytes, seconds: float) -> wi
         raise lost
     if isinstance(reply, wire.Reply) and reply.word == "hello":
         return reply
-    kind = StreamLost if reply is None else LoopFailed
+    kind = LoopSilent if reply is None else LoopFailed
     raise kind(f"the session loop did not start: {reply or 'no answer'}")
+
+
+async def runtime_answers(connector: Connector, seconds: float) -> bool:
+    """Whether the runtime reports within `seconds` that the container lacks a program which no image has.
+
+    Then node and runtime work, without a program of the image: a shell that sends nothing hangs by itself. Raises
+    SandboxLost when the sandbox is lost.
+    """
+    try:
+        channel = await connector.open([f"absent-{secrets.token_hex(8)}"])
+    except HandshakeFailed:
+        return False
+    try:
+        async with asyncio.timeout(seconds):
+            while await channel.receive() is not None:
+                pass
+    except TimeoutError:
+        return False
+    finally:
+        await channel.close()
+    return _container_failed(channel.status)
 
 
 def _container_failed(status: ExitStatus | None) -> bool:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.sandbox import PodReplaced, Session
+from swerl_agent.sandbox import PodReplaced, Session, SessionSettings, Unresponsive
 from swerl_kube import KubeClient
 
 from tests.conftest import kubectl
@@ -49,6 +49,17 @@ async def test_command_that_kills_all_processes(session: Session) -> None:
     result = await session.run("echo begun; kill -9 -1; echo on; sleep 1", timeout=60)
     assert result.exit_code == 137 and result.stdout == b"begun\non\n"  # `kill -1` spares the one who calls it
     assert (await session.run("echo on", timeout=60)).stdout == b"on\n"
+
+
+async def test_shell_that_hangs_since_a_command_replaced_it(client: KubeClient, pod: Json) -> None:
+    settings = SessionSettings(reconnect_window=1.0, hello_timeout=10.0)
+    replace = r"printf '#!/bin/dash\nexec sleep 300\n' >/bin/new && chmod 755 /bin/new && mv /bin/new /bin/sh"
+    async with Session(connect(client, pod), settings=settings) as session:
+        assert (await session.run(replace, timeout=60)).exit_code == 0
+        assert session._stream is not None
+        await session._stream.close()
+        with pytest.raises(Unresponsive, match="the session loop did not start: no answer"):
+            await session.run("true", timeout=60)
 
 
 async def test_other_pod_of_the_same_name_raises(

@@ -24,6 +24,11 @@ TOOLS = [
     "cp", "awk", "readlink",
 ]
 # fmt: on
+# runc's words through containerd and the kubelet.
+MISSING = (
+    "error executing command in container: failed to exec in container: OCI runtime exec failed: exec failed: "
+    'unable to start container process: exec: "{}": executable file not found in $PATH'
+)
 BUSYBOX = shutil.which("busybox") or ""
 
 
@@ -97,13 +102,15 @@ class ProcessChannel:
 
 @dataclass
 class EndedChannel:
-    """The channel of an exec that was accepted and whose process the runtime could not start."""
+    """The channel of an exec that was accepted and whose process the runtime did not start."""
 
-    status: ExitStatus | None
+    status: ExitStatus | None  # None: the runtime reports nothing, and the channel stays open
 
     async def send(self, data: bytes) -> None: ...
 
     async def receive(self) -> Data | None:
+        if self.status is None:
+            await asyncio.Event().wait()
         return None
 
     async def resize(self) -> None: ...
@@ -123,6 +130,7 @@ class ImageFolder:
     refuse: Exception | None = None  # raised by the next `open` instead of opening
     unavailable: bool = False  # nothing can be opened
     runtime_error: str = ""  # with which the runtime ends each accepted exec
+    runtime_hangs: bool = False  # each accepted exec stays silent
 
     async def open(self, command: Sequence[str]) -> ProcessChannel | EndedChannel:
         if self.refuse is not None:
@@ -132,6 +140,10 @@ class ImageFolder:
             raise HandshakeFailed("connection refused")
         if self.runtime_error:
             return EndedChannel(ExitStatus(None, self.runtime_error))
+        if self.runtime_hangs:
+            return EndedChannel(None)
+        if not (self.path / command[0]).exists():
+            return EndedChannel(ExitStatus(None, MISSING.format(command[0])))
         pipe = asyncio.subprocess.PIPE
         variables = {"PATH": str(self.path), "HOME": str(self.home)} | self.variables
         process = await asyncio.create_subprocess_exec(
