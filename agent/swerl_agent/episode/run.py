@@ -119,8 +119,10 @@ class EpisodeRun(ABC):
 
         Raises SandboxError.
         """
-        started, self._acted = time.time(), True
+        started = time.time()
         with self.timed("environment"):
+            await self.workspace.baseline.ready()
+            self._acted = True
             result = await self.workspace.execute(
                 command, seconds_left=self.seconds_left(), cwd=cwd, env=env, max_output=max_output
             )

@@ -164,6 +164,12 @@ def test_sandbox_that_commands_destroy_is_the_policy_s_failure(run: Run, kind: t
     assert GradedEpisode(episode).reward == 0
 
 
+def test_sandbox_that_fails_before_the_model_s_first_command_is_no_fault_of_the_policy(run: Run) -> None:
+    episode, script = run(block("rm -rf /"), failure=OOMKilled("the sandbox ended"), works=("check",))
+    assert len(script.read) == 1, "the model answered while the baseline was taken"
+    assert (episode.exit_status, episode.error_code) == ("infrastructure_error", "oom_killed")
+
+
 def test_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     episode, _ = run(block("ls"), EngineError("no answer"))
     assert episode.infrastructure_error
