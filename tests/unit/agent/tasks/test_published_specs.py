@@ -1,9 +1,15 @@
-"""The table of test specs against what others publish: swebench's own scripts, and SWE-Gym's facts."""
+"""The table of test specs against what others publish: swebench's own scripts, rows' scripts, and SWE-Gym's facts.
+
+`published_rows.jsonl`: recorded rows of SWE-bench Verified with their `eval_script` column, which swebench 5 reads;
+the columns that no script depends on are left out.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from swerl_agent.tasks.test_specs import CONDA, FOLDER, OFFLINE, render_eval_script, specs_by_repository
@@ -64,7 +70,7 @@ DIFFERENT: Mapping[str, tuple[str, set[str], set[str]]] = {
     ),
 }
 # Lines of swebench's scripts that change nothing for the tests.
-INFORMATION = ("git status", "git show", f"git -c core.fileMode=false diff {BASE}")
+INFORMATION = ("git status", "git show", "git -c core.fileMode=false diff ")
 # What swebench tests and the table leaves out.
 LEFT_OUT = {"swe-bench/humaneval": "one file per task, and no repository"}
 
@@ -94,6 +100,7 @@ SWE_GYM_FACTS = [
     ("HypothesisWorks/hypothesis", "3.55 6.102", "pytest -n0 -rA --tb=no --no-header",
      "python -m pip install -e hypothesis-python/"),
 ]  # fmt: skip
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "published_rows.jsonl").read_text().splitlines()]
 CASES = """diff --git a/test-data/unit/check-x.test b/test-data/unit/check-x.test
 --- a/test-data/unit/check-x.test
 +++ b/test-data/unit/check-x.test
@@ -114,7 +121,7 @@ def rendered(repo: str, version: str, patch: str) -> list[str]:
 
 def essential(script: str) -> list[str]:
     """Lines of swebench's script without information, and without what it repeats before the installation."""
-    lines = [line for line in script.splitlines() if line not in INFORMATION]
+    lines = [line for line in script.splitlines() if not line.startswith(INFORMATION)]
     repeated = {*CONDA, f"cd {FOLDER}"}
     return [line for number, line in enumerate(lines) if line not in repeated or line not in lines[:number]]
 
@@ -135,6 +142,12 @@ def test_scripts_are_swebenchs_own_in_every_version(published: Scripts, name: st
         for version, scripts in published[repo].items():
             ours = [line for line in rendered(repo, version, SAME[name]) if line != OFFLINE]
             assert ours == essential(scripts[name]), (repo, version)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["instance_id"] for row in ROWS])
+def test_script_is_that_of_the_published_row(row: Mapping[str, str]) -> None:
+    ours = [line for line in render_eval_script(row).splitlines() if line != OFFLINE]
+    assert ours == essential(row["eval_script"])
 
 
 @pytest.mark.parametrize("reason", DIFFERENT)
