@@ -23,7 +23,7 @@ from itertools import chain
 from swerl_agent.tasks import GroundTruth
 from swerl_agent.tasks.diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
-from .test_targets import text_file
+from .test_targets import named_files, text_file
 
 MAX_PATCH_BYTES = 8 << 20
 MAX_HEADERS = 200_000  # lines that may name a file, read twice
@@ -190,12 +190,20 @@ def protected_globs(ground_truth: GroundTruth, extra: Sequence[str], hidden: Seq
     named = [*changed_paths(ground_truth.test_patch), *_texts(ground_truth)]
     tests = [_GLOB.sub(r"\\\1", path) for path in dict.fromkeys(named)]
     held = [_GLOB.sub(r"\\\1", path) for path in hidden]
-    usual = _default_globs(ground_truth)
+    usual = [*_default_globs(ground_truth), *_named_tests(ground_truth)]
     return [*PROTECTED, *usual, *_shadows(ground_truth), *extra, *tests, *held, *(f"{path}/*" for path in held)]
 
 
 def _default_globs(ground_truth: GroundTruth) -> list[str]:
     return [glob for glob in DEFAULT_GLOBS if not _changes(ground_truth, _matching([glob]))]
+
+
+def _named_tests(ground_truth: GroundTruth) -> list[str]:
+    """Globs of files that the ids of the task's tests name and that no other glob protects."""
+    known = _matching(PROTECTED)
+    found = named_files([*ground_truth.fail_to_pass, *ground_truth.pass_to_pass])
+    paths = [_GLOB.sub(r"\\\1", path) for path in found if not known.match(path)]
+    return [glob for path in paths for glob in (path, f"*/{path}")]
 
 
 def _texts(ground_truth: GroundTruth) -> list[str]:

@@ -57,6 +57,16 @@ def text_file(test: str) -> str:
     return form["head"] if form else ""
 
 
+def named_files(tests: Sequence[str]) -> list[str]:
+    """Files that ids of tests name, from the folder where the tests start; not those of doctests."""
+    heads: dict[str, None] = {}
+    for test in tests:
+        form = _PYTEST.fullmatch(test)
+        if form and ("::" in form["names"] or "." not in form["names"]):
+            heads[form["head"]] = None
+    return list(heads)
+
+
 def file_patterns(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:
     """Paths, git's glob patterns and absolute paths (`hidden`) where the files of a task's tests may be."""
     found = [*changed_paths(ground_truth.test_patch), *hidden]

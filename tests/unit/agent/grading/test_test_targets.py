@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from swerl_agent.grading.alterations import Names, TestSource
+from swerl_agent.grading.policy import protected_globs
 from swerl_agent.grading.test_targets import file_patterns, located
 
 from .graded import task
@@ -43,3 +44,10 @@ def test_files_are_looked_for_by_ids_of_every_form() -> None:
     tests = ("a/test_x.py::t", "test_m (pkg.test_y.C)", "docs/x.rst::x.rst")
     patterns = file_patterns(task(tests).ground_truth, ["/r2e_tests"])
     assert {"a/test_x.py", "**/a/test_x.py", "**/pkg/test_y.py", "docs/x.rst", "/r2e_tests"} <= set(patterns)
+
+
+def test_files_that_ids_of_tests_name_are_protected_but_not_those_of_doctests() -> None:
+    tests = ("checks/calc.py::test_a[x/y.py::z]", "checks/more.py::Case::test_b", "docs/calc.py::docs.calc.double")
+    globs = protected_globs(task(fail_to_pass=tests[:1], pass_to_pass=tests[1:]).ground_truth, [])
+    assert {"checks/calc.py", "*/checks/calc.py", "checks/more.py"} <= set(globs)
+    assert not any("docs" in glob for glob in globs)
