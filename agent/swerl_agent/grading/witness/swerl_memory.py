@@ -4,25 +4,25 @@ Runs on Python 3.5 or newer, and needs nothing else.
 
 Guarantees: it watches what the tests' own modules define, the builtins, how files and JSON are read, and the code of
 unittest and pytest. What a test replaces and restores itself is not reported, nor what the runner replaces by its own.
-A function of JSON or of operators is reported only where code of the tests has that module.
+A function of JSON, operators, patterns and the like is reported only where code of the tests has that module.
 """
 
 import ast
 import json  # noqa: F401  (watched)
+import math  # noqa: F401  (watched)
 import os
 import pathlib  # noqa: F401  (watched)
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from swerl_record import RunFacts, code_file, first_few, inner
+from swerl_record import RunFacts, code_file, first_few, inner, read_source
 
 FOR_ALL = ("builtins", "io", "os", "posixpath", "pathlib")  # the runner itself works with them, and reads files by them
-LIBRARY = FOR_ALL + ("json", "operator")
+LIBRARY = FOR_ALL + ("json", "operator", "re", "math", "copy", "contextlib", "functools", "itertools")
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
 MARKS = ("parametrize", "skip", "skipif", "xfail", "usefixtures")
-MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
 WRAPPERS = (property, classmethod, staticmethod)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -137,14 +137,6 @@ class _Bindings:
         return defined + [local for _, _, local in self.imported]
 
 
-def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable[..., bytes]" = os.read) -> bytes:
-    number = os_open(path, os.O_RDONLY)
-    try:
-        return os_read(number, MAX_SOURCE)
-    finally:
-        os.close(number)
-
-
 def _modules(facts: RunFacts) -> "Iterator[tuple[Any, str, str]]":
     """Loaded modules in the folders of the task's tests that belong to tests and not to the patch.
 
@@ -177,7 +169,7 @@ def _has_library(module: Any, path: str, name: str) -> bool:
     if any(id(value) in ids for value in list(vars(module).values())):
         return True
     try:
-        tree = ast.parse(_read(path))
+        tree = ast.parse(read_source(path))
     except Exception:
         return True
     imported = [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
@@ -230,9 +222,8 @@ def helpers(facts: RunFacts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]]
     found, gone = [], []
     for module, path, what in _modules(facts):
         try:
-            names = _Bindings(_read(path))
-            for name in [name for name in names.all() if name in vars(module)]:
-                value = vars(module)[name]
+            names = _Bindings(read_source(path))
+            for name, value in [(name, vars(module)[name]) for name in names.all() if name in vars(module)]:
                 found.append(_entry(what, vars(module), name, value))
                 if name in names.methods and _is(value, type):
                     found += _class_entries(what, value, names.methods[name])

@@ -24,6 +24,7 @@ MEMORY_SEARCHES = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
 HERE = os.path.dirname(os.path.abspath(__file__))
 MAX_NAMED = 20
 MAX_WRITTEN = 500
+MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
 LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 TAG = str(sys.implementation.cache_tag)
 
@@ -116,6 +117,15 @@ def opened_record(folder: str) -> "Record | None":
 def inner(value: Any) -> Any:
     """The function in a property, a static or a class method."""
     return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+
+
+def read_source(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable[..., bytes]" = os.read) -> bytes:
+    """The source of a module, whatever was put in the place of `open` since."""
+    number = os_open(path, os.O_RDONLY)
+    try:
+        return os_read(number, MAX_SOURCE)
+    finally:
+        os.close(number)
 
 
 def code_file(value: Any) -> str:
