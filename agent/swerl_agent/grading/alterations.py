@@ -159,6 +159,19 @@ def append_failing_statement(source: TestSource, node: Function, statement: str)
     return edits
 
 
+def statement_at_start(source: TestSource, test: Function, statement: str) -> Edit | None:
+    """A statement at a test's beginning, after its docstring."""
+    first = next((each for each in test.body if not _is_text(each)), None)
+    if first is None or getattr(first, "decorator_list", []):
+        return None
+    at = source.index(first.lineno, first.col_offset)
+    return Edit(at, at, f"{statement}\n{source.indentation(first)}" if first.lineno > test.lineno else f"{statement}; ")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 def copy_names(
     names: Names, place: CopyPlace, rng: random.Random, *, before: bool = False, count: int = 1
 ) -> list[Names]:

@@ -1,7 +1,8 @@
 """Values that a test checks, in whose place another one (`replaced_values`) must make it fail.
 
 Checks are `assert` statements, calls of assertion functions by their names and expected exceptions. Calls of checking
-helpers of the tests, also of libraries of assertions, are checks too (`indirect_checks`).
+helpers of the tests, also of libraries of assertions, are checks too (`indirect_checks`). Values inside the sides of a
+comparison count as well (`operands`), and those that `parametrize` gives (`parameter_rows`).
 
 Guarantees: every value lies in the test's own body; whether the test fails without it is for the reference fix to show.
 No value is taken with which another correct fix might still pass. So inputs of the code under test stay, and so do
@@ -18,15 +19,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import indirect_checks as indirect
+from . import operands
 from .alterations import Function, TestSource
 from .indirect_checks import name_of
+from .parameter_rows import is_parametrized
 
 Form = Literal[
-    "constant", "exact", "rounded", "other", "equal", "opposite", "order", "exception", "parameter", "object",
-    "container", "none"]  # fmt: skip
+    "constant", "exact", "rounded", "other", "equal", "opposite", "order", "bound", "exception", "parameter",
+    "row", "attribute", "object", "container", "none"]  # fmt: skip
 MAX_FOUND = 200  # values of one test among which those that are tried are drawn
 _ASSERTS = re.compile(r"assert", re.IGNORECASE)
-_CONSTRUCTORS = ("approx", "set", "frozenset", "list", "tuple", "array", "Decimal", "Fraction", "date", "datetime")
 _EXCEPTIONS = re.compile(r"(?:^|[a-z_])(?:[rR]aises|[wW]arns)")
 _SINGLE = ("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone")  # the second argument is a message
 _BOUNDS = re.compile(r"(?:^|_)not(?:_|$)|Not(?=[A-Z]|$)|[dD]iffer|[gG]reater|[lL]ess")  # hold for many values
@@ -36,8 +38,7 @@ _COMPARING = re.compile(
     r"|assert_?(?:is|items|eq|true|false|in|not_?in|less|greater)$"
 )
 _EQUALITY = re.compile(r"(?i)^assert_?(?:count|list|tuple|dict|set|sequence)?_?equals?$")  # without a tolerance
-_ROUNDED = re.compile(r"(?i)^assert_?almost_?equals?$")
-_PREDICATES = re.compile(r"(?i)close|equal|same|identical|starts_?with|ends_?with|(?:^|_)eq$")
+_PREDICATES = re.compile(r"(?i)close|equal|same|identical|starts_?with|ends_?with|(?:^|_)eq(?:__)?$")
 _EXACT = re.compile(r"assert_(?:called|any_|has_|await)|assertNumQueries")  # one argument, which is the expected one
 _COUNTED = re.compile(r"contain|redirect", re.IGNORECASE)  # the third argument is a number, too
 OPPOSITES = {  # methods of unittest, and those that fail where they pass
@@ -73,7 +74,7 @@ def _checked_by(source: TestSource, node: ast.AST) -> list[CheckedValue]:
     if isinstance(node, ast.Assert):
         return _compared(node.test)
     if isinstance(node, ast.If):
-        return _compared_by_hand(node)
+        return _equal(operands.compared_by_hand(node))
     if isinstance(node, ast.Call) and _EXCEPTIONS.search(name_of(node.func)):
         match = _constants([*node.args[1:2], *(word.value for word in node.keywords if word.arg == "match")])
         return [*(CheckedValue(each, "exception") for each in node.args[:1]), *match]
@@ -117,10 +118,22 @@ def _bound(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]
     checked = Counter(name for each in ast.walk(node) for name in _names_of_check(each))
     named = [each.node for each in values if each.form in ("other", "equal") and isinstance(each.node, ast.Name)]
     names = {each.id: each for each in named if used[each.id] in (1, checked[each.id])}
-    yield from (CheckedValue(names[each.arg], "parameter") for each in node.args.args if each.arg in names)
+    for name in [each.arg for each in node.args.args if each.arg in names]:
+        yield from [CheckedValue(names[name], "row")] if is_parametrized(node, name) else []
+        yield CheckedValue(names[name], "parameter")
+    yield from _bound_attributes(node, values)
     for each in _certain(node):
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in names:
             yield from _constants([each.value])
+
+
+def _bound_attributes(node: Function, values: list[CheckedValue]) -> Iterator[CheckedValue]:
+    """Attributes of the test's object that only its checks use."""
+    first = node.args.args[0].arg if node.args.args else ""
+    used = Counter(name for each in ast.walk(node) if (name := operands.own_attribute(each, first)))
+    named = {operands.own_attribute(each.node, first): each.node for each in values if each.form in ("other", "equal")}
+    sides = Counter(operands.own_attribute(each.node, first) for each in values if each.form in ("other", "equal"))
+    yield from (CheckedValue(named[name], "attribute") for name in named if name and sides[name] == used[name])
 
 
 def _names_of_check(node: ast.AST) -> Iterator[str]:
@@ -139,56 +152,55 @@ def _names_of_check(node: ast.AST) -> Iterator[str]:
 def _compared(test: ast.expr) -> list[CheckedValue]:
     """Values of the comparisons and predicates that must all hold for an expression to be true."""
     found: list[CheckedValue] = []
-    for each in _comparisons(test):
-        if isinstance(each, ast.Call) or len(each.ops) > 1:
-            found += _of_predicate(each) if isinstance(each, ast.Call) else []
-            continue
-        left, operator, right = each.left, each.ops[0], each.comparators[0]
-        if isinstance(operator, ast.In):
-            found += _element(left, right)
-        elif isinstance(operator, ast.Eq):
-            found += _one_of(left, right, exact=True)
-        elif isinstance(operator, ast.Is):  # no object can be another one
-            found += _constants([right], calls=False)
-        elif isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-            found.append(CheckedValue(each, "order"))
+    for each in operands.comparisons(test):
+        if isinstance(each, ast.UnaryOp):
+            found += [*_equal(operands.equal_if_false(each.operand)), *_negated_order(each.operand)]
+        elif isinstance(each, ast.Call):
+            found += _of_predicate(each)
+        elif len(each.ops) == 1:
+            found += _of_pair(each.left, each.ops[0], each.comparators[0], CheckedValue(each, "order"))
+        else:
+            found += [
+                value for pair in operands.pairs(each) for value in _of_pair(*pair, CheckedValue(pair[2], "bound"))
+            ]
     return found
 
 
-def _compared_by_hand(node: ast.If) -> list[CheckedValue]:
-    """Values of two that an `if` compares, where the test fails if they differ."""
-    test, last = node.test, node.body[-1]
-    fails = isinstance(last, ast.Raise) or (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and name_of(last.value.func) == "fail"
-    )
-    if not fails or not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.ops[0], ast.NotEq):
-        return []
-    return _one_of(test.left, test.comparators[0], exact=True)
+def _of_pair(left: ast.expr, operator: ast.cmpop, right: ast.expr, order: CheckedValue) -> list[CheckedValue]:
+    """Values of two that are compared, with `order` where one must be greater."""
+    if isinstance(operator, ast.In):
+        return _element(left, right)
+    if isinstance(operator, ast.Is):  # no object can be another one
+        return _constants([right], calls=False)
+    equal = isinstance(operator, ast.Eq)
+    found = _one_of(left, right, exact=True) if equal else [order] if operands.is_order(operator) else []
+    return [*found, *(value for side in (left, right) for value in _inside(side, equal=equal) if found)]
 
 
-def _comparisons(test: ast.expr) -> Iterator[ast.Compare | ast.Call]:
-    parts: list[ast.expr] = []
-    if isinstance(test, ast.Compare):
-        yield test
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        parts = test.values
-    elif isinstance(test, ast.GeneratorExp | ast.ListComp):
-        parts = [test.elt]
-    elif isinstance(test, ast.Call) and name_of(test.func) == "all":
-        parts = test.args or ([test.func.value] if isinstance(test.func, ast.Attribute) else [])
-    elif isinstance(test, ast.Call):
-        yield test
-    for part in parts:
-        yield from _comparisons(part)
+def _negated_order(test: ast.expr) -> list[CheckedValue]:
+    order = isinstance(test, ast.Compare) and len(test.ops) == 1 and operands.is_order(test.ops[0])
+    return [CheckedValue(test, "order")] if order else []
+
+
+def _inside(side: ast.expr, *, equal: bool) -> list[CheckedValue]:
+    """Values that a side of a comparison compares itself: by a count, a distance or, for equality, a difference."""
+    found = operands.differences(side) if equal or operands.is_distance(side) else []
+    return [*(value for pair in found for value in _one_of(*pair)), *_constants(operands.counted(side))]
+
+
+def _equal(compared: list[operands.Pair]) -> list[CheckedValue]:
+    return [value for pair in compared for value in _one_of(*pair, exact=True)]
 
 
 def _of_predicate(call: ast.Call) -> list[CheckedValue]:
     """Values of a call that by its name is true where two values match: both arguments, or an object and one."""
     name, arguments = name_of(call.func), call.args
+    if operands.is_pattern(call):
+        return [each for each in _constants(arguments[:1]) if "|" not in str(getattr(each.node, "value", ""))]
     if not arguments or not _PREDICATES.search(name) or _BOUNDS.search(name):
         return []
     if len(arguments) > 1:
-        return _one_of(arguments[0], arguments[1])
+        return _rounded_if(operands.is_close(call, 2), _one_of(arguments[0], arguments[1]))
     method = isinstance(call.func, ast.Attribute)
     return (_constants(arguments) or [CheckedValue(arguments[0], "other")]) if method else []
 
@@ -210,12 +222,12 @@ def _one_of(left: ast.expr, right: ast.expr, *, exact: bool = False) -> list[Che
         return _compared_as("exact", literal) if exact else literal
     plain = [side for side in (right, left) if not any(isinstance(each, ast.Call) for each in ast.walk(side))]
     others = [CheckedValue(side, "equal" if exact else "other") for side in plain[:1] or (right, left)]
-    return [*_compared_as("rounded" if _is_rounded(right) else "constant", _constants([right])), *others]
+    return [*_rounded_if(operands.is_close(right, 1), _constants([right, left])), *others]
 
 
-def _is_rounded(side: ast.expr) -> bool:
-    """Whether an expected value has the small tolerance that `approx` gives by itself."""
-    return isinstance(side, ast.Call) and name_of(side.func) == "approx" and len(side.args) == 1 and not side.keywords
+def _rounded_if(close: bool, values: list[CheckedValue]) -> list[CheckedValue]:
+    """Constants of a comparison with a tolerance, which may be known to be small."""
+    return [CheckedValue(each.node, "rounded") if close and each.form == "constant" else each for each in values]
 
 
 def _compared_as(form: Form, values: list[CheckedValue]) -> list[CheckedValue]:
@@ -229,7 +241,10 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     if len(arguments) == 1 or name in _SINGLE:
         return _argument(name, arguments[0]) if arguments else []
     if name in OPPOSITES and isinstance(call.func, ast.Attribute):
-        return [CheckedValue(call.func, "order")]
+        return [
+            CheckedValue(call.func, "order"),
+            *(value for side in arguments[:2] for value in _inside(side, equal=False)),
+        ]
     if not arguments or _BOUNDS.search(name):
         return []
     if name in ("assertIn", "assert_in"):
@@ -241,9 +256,9 @@ def _arguments(call: ast.Call) -> list[CheckedValue]:
     if not constants and _COUNTED.search(name):
         constants = _constants(arguments[2:3], calls=False)
     equality = bool(_EQUALITY.search(name))
-    if _ROUNDED.search(name) and len(arguments) == 2 and not call.keywords:
-        constants = _compared_as("rounded", constants)
-    return (_compared_as("exact", constants) if equality else constants) or _one_of(sides[0], sides[1], exact=equality)
+    found = (_compared_as("exact", constants) if equality else constants) or _one_of(*sides, exact=equality)
+    inner = [value for side in sides for value in _inside(side, equal=equality)]
+    return [*_rounded_if(operands.is_close(call, 2), found), *inner]
 
 
 def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
@@ -252,7 +267,7 @@ def _argument(name: str, argument: ast.expr) -> list[CheckedValue]:
         return [CheckedValue(argument, "none")]
     if _EXACT.search(name):
         return _constants([argument]) or [CheckedValue(argument, "opposite")]
-    compared = _compared(argument) if name != "assertFalse" else []
+    compared = _equal(operands.equal_if_false(argument)) if name == "assertFalse" else _compared(argument)
     return [*compared, *([] if isinstance(argument, ast.Constant) else [CheckedValue(argument, "opposite")])]
 
 
@@ -277,21 +292,4 @@ def _last_argument(call: ast.Call) -> list[CheckedValue]:
 
 def _constants(sides: list[ast.expr], *, calls: bool = True) -> list[CheckedValue]:
     """The constants of each, those in containers, too."""
-    return [CheckedValue(each, "constant") for side in sides for each in _constants_of(side, calls=calls)]
-
-
-def _constants_of(side: ast.expr, *, calls: bool) -> Iterator[ast.Constant]:
-    parts: list[ast.expr] = []
-    if isinstance(side, ast.Constant):
-        if isinstance(side.value, bool | int | float | str | bytes) and side.lineno == side.end_lineno:
-            yield side
-    elif isinstance(side, ast.UnaryOp):
-        parts = [side.operand]
-    elif isinstance(side, ast.List | ast.Tuple | ast.Set):
-        parts = side.elts
-    elif isinstance(side, ast.Dict):
-        parts = side.values
-    elif isinstance(side, ast.Call) and calls and name_of(side.func) in _CONSTRUCTORS:
-        parts = side.args
-    for each in parts:
-        yield from _constants_of(each, calls=calls)
+    return [CheckedValue(each, "constant") for side in sides for each in operands.constants_of(side, calls=calls)]

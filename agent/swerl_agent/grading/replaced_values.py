@@ -4,9 +4,9 @@ A constant is replaced in the text. For any other expression the replacement com
 while the test runs.
 
 Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it. A
-value that is compared without a tolerance changes also to one near it, and to plausible ones (`plausible_values`), each
-to another. Of many values those that are drawn lie all over the test, and neighbours differ in their kinds. A change
-has a name, and the same name means the same change in every run.
+value that is compared without a tolerance, or with a small one, changes also to one near it, and to plausible ones
+(`plausible_values`), each to another. Of many values those that are drawn lie all over the test, and neighbours differ
+in their kinds. A change has a name, and the same name means the same change in every run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from .alterations import Edit, Function, TestSource
+from .alterations import Edit, Function, TestSource, statement_at_start
 from .checked_values import OPPOSITES, CheckedValue, checked_values
 from .loop_rounds import in_one_round
+from .parameter_rows import changed_rows
 from .plausible_values import PlausibleValues, plausible_values
 
 ReplacementKind = Literal["far", "near", "plausible"]
@@ -29,6 +30,7 @@ MORE_PLAUSIBLE = 2  # values, beside one of each kind, where a test has few valu
 TURNS = len(KINDS) + MORE_PLAUSIBLE  # changes of one value
 _WITHOUT_TOLERANCE = ("exact", "equal", "rounded")
 _FLIPPED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_ORDER_BEFORE = re.compile(r"([<>]=?)[\s(\\]*$")
 _OTHER = (
     "((lambda v: not v if isinstance(v, bool) else v * 2 + {number} if isinstance(v, (int, float))"
     " else v + {word!r} if isinstance(v, str) else v + {word!r}.encode() if isinstance(v, bytes)"
@@ -73,10 +75,14 @@ def replaced(
                 before = source.text[:start].rstrip()
                 other = _plausible(value, own, plausible, turn, negative=before.endswith("-"))
                 return None if other is None else Edit(start, end, other)
-            near = value.form == "exact" and kind == "near"
-            return Edit(start, end, repr(_near(own, number, word) if near else _other(own, number, word)))
+            near = _near if value.form == "exact" else _beyond_small_tolerances if value.form == "rounded" else _other
+            return Edit(start, end, repr((near if kind == "near" else _other)(own, number, word)))
         case "order":
             return _flipped(source, node)
+        case "row":
+            return changed_rows(source, test, text, lambda cell: _other(cell, number, word))
+        case "bound":
+            return _flipped_before(source.text, start)
         case "exception":
             return Edit(start, end, f"type('E{word}', (Warning,), {{}})")
         case "opposite":
@@ -92,7 +98,8 @@ def replaced(
         case "equal" if kind == "plausible":
             return Edit(start, end, plausible.other_than(text, turn))
     computed = _OTHER.format(number=number, word=word, text=text)
-    return _rebound(source, test, f"{text} = {computed}") if value.form == "parameter" else Edit(start, end, computed)
+    rebound = value.form in ("parameter", "attribute")
+    return statement_at_start(source, test, f"{text} = {computed}") if rebound else Edit(start, end, computed)
 
 
 def _plausible(value: CheckedValue, own: Any, others: PlausibleValues, turn: int, *, negative: bool) -> str | None:
@@ -109,19 +116,6 @@ def _plausible(value: CheckedValue, own: Any, others: PlausibleValues, turn: int
     if found:
         return repr(found[turn % len(found)])
     return None if lone is None else repr(lone)
-
-
-def _rebound(source: TestSource, test: Function, statement: str) -> Edit | None:
-    """A statement at a test's beginning, after its docstring."""
-    first = next((each for each in test.body if not _is_text(each)), None)
-    if first is None or getattr(first, "decorator_list", []):
-        return None
-    at = source.index(first.lineno, first.col_offset)
-    return Edit(at, at, f"{statement}\n{source.indentation(first)}" if first.lineno > test.lineno else f"{statement}; ")
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _literal(node: ast.expr, text: str) -> Any:
@@ -165,6 +159,19 @@ def _near(value: Any, number: int, word: str) -> object:
         at = letters[number % len(letters)]
         return value[:at] + value[at : at + 1].swapcase() + value[at + 1 :]
     return value + b" " if isinstance(value, bytes) else f"{value} "
+
+
+def _beyond_small_tolerances(value: Any, number: int, word: str) -> object:
+    """A number one or a tenth greater; far from any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _other(value, number, word)
+    return value + max(1, abs(value) // 10 if isinstance(value, int) else abs(value) / 10)
+
+
+def _flipped_before(text: str, end: int) -> Edit | None:
+    """The opposite of the order that a text gives before `end`."""
+    found = _ORDER_BEFORE.search(text[:end])
+    return Edit(found.start(1), found.end(1), _FLIPPED[found[1]]) if found else None
 
 
 def _flipped(source: TestSource, node: ast.expr) -> Edit | None:
@@ -244,6 +251,6 @@ def changed(source: TestSource, test: Function, change: str) -> Edit | None:
         return None
     value = values[number]
     edit = replaced(source, test, value, random.Random(bits), kind, max(0, turn + 1 - len(KINDS)))
-    if edit is None or value.form == "parameter":
+    if edit is None or value.form in ("parameter", "row", "attribute"):
         return edit
     return in_one_round(source, test, value.node, edit, bits + turn)
