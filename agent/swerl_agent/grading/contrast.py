@@ -28,10 +28,11 @@ from .alterations import (
     edited,
     failing,
 )
-from .calibration import COPY_PLACES, Alteration, Calibration, Choice, names_of_copies, within_copy_budget
+from .calibration import COPY_PLACES, OWN_LITERALS, Alteration, Calibration, Choice, names_of_copies, within_copy_budget
 from .checked_values import checked_values
 from .doctest_examples import doctest_change, doctest_edit
 from .framing import TestFile
+from .own_literals import with_own_literals
 from .policy import exempt_paths
 from .replaced_values import changed, changes, is_far
 from .test_targets import Target, located
@@ -182,6 +183,7 @@ def _changed(source: TestSource, names: Names, change: str, rng: random.Random) 
             return None
         return append_failing_statement(source, node, failing(rng.choice(ENDS), node, rng))
     edit = changed(source, node, change) if change.startswith("value:") else None
+    edit = with_own_literals(source, node) if change == OWN_LITERALS else edit
     return [edit] if edit else None
 
 
@@ -200,6 +202,7 @@ def calibrating(files: TestFiles, rng: random.Random, *, values: bool = True) ->
         checked = checked_values(source, source.functions[target.names][1]) if values else []
         failing = list(_in_order(changes(checked, rng), rng)) or [("end", True), ("end", False)]
         passing = [Alteration("beside", "", before=True), *(Alteration(place, "") for place in COPY_PLACES)]
+        passing.append(Alteration("beside", OWN_LITERALS))
         copies = [*(Alteration("beside", change, before) for change, before in failing), *passing]
         chosen += [(target, each) for each in (*copies, Alteration("", "end"))]
     return files.altered(chosen, rng)
@@ -271,7 +274,7 @@ def _chosen(usable: Sequence[Alteration], rng: random.Random) -> list[Alteration
     """
     passing = [each for each in usable if each.passes]
     values = [each for each in usable if each.change.startswith("value")]
-    ends = [each.change for each in usable if each.change and each not in values]
+    ends = [each.change for each in usable if not each.passes and each not in values]
     changes = (ends or [each.change for each in values]) if passing else ([each.change for each in values] or ends)
     chosen = [Alteration("", rng.choice(changes))] if changes else []
     if not passing:

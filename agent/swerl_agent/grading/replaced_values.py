@@ -4,9 +4,9 @@ A constant is replaced in the text. For any other expression the replacement com
 while the test runs.
 
 Guarantees: a number changes by more than a thousand, so that no tolerance and no other element of a result covers it. A
-value that is compared without a tolerance, or with a small one, changes also to one near it, and to plausible ones
-(`plausible_values`), each to another. Of many values those that are drawn lie all over the test, and neighbours differ
-in their kinds. A change has a name, and the same name means the same change in every run.
+value that is compared without a tolerance, or with a small one, changes also to one near it. It also changes to
+plausible ones (`plausible_values`), each to another. Of many values those that are drawn lie all over the test, and
+neighbours differ in their kinds. A change has a name, and the same name means the same change in every run.
 """
 
 from __future__ import annotations
