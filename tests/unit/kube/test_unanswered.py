@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from swerl_kube import ClientOptions, ClusterConfig, Credentials, KubeClient, Unreachable, unanswered
+
+from tests.kubeconfig import write_kubeconfig
 
 
 @asynccontextmanager
@@ -48,3 +55,23 @@ async def test_answer_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
     await asyncio.sleep(0.3)
     notice.stop()
     assert len(caplog.messages) == 1
+
+
+def test_command_says_so_after_5_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server)
+        command = [sys.executable, "-m", "swerl_agent.cli", "describe", "job", "--kubeconfig", kubeconfig]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
+            assert program.stderr is not None
+            listener.settimeout(60)
+            connection, _ = listener.accept()  # and never answer
+            connected = time.monotonic()
+            with connection:
+                line = program.stderr.readline()
+                seconds = time.monotonic() - connected
+                program.terminate()
+                rest = program.stderr.read()
+    assert 4.5 < seconds < 7, line + rest
+    assert line.startswith(f"swerl: no answer from the API server {server} for 5 s (GET /") and "check the add" in line
+    assert "no answer" not in rest and program.returncode == 143
