@@ -14,6 +14,7 @@ from swerl_api import GROUP, VERSION
 from swerl_api.swerljob import JobPhase
 
 from ..context import OperatorContext
+from ..ray.disruptions import DisruptionWatch
 from ..ray.jobs import RayJobs
 from ..workqueue import ObjectKey, WorkQueue
 from .reconciler import JobReconciler
@@ -49,3 +50,4 @@ def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
             await queue.run()
 
     context.run_forever("SweRLJob queue", work)
+    context.run_forever("Ray Pods", DisruptionWatch(context.api, context.settings.namespaces, queue.add).run)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from swerl_kube import Json
 
+NODE_TYPE_LABEL = "ray.io/node-type"  # of KubeRay: head or worker
+
 
 def is_running(pod: Json) -> bool:
     """Whether the Pod runs and is not being deleted."""
@@ -20,7 +22,7 @@ def is_ready(pod: Json) -> bool:
 
 def head_pods(pods: Sequence[Json]) -> list[Json]:
     """Those of `pods` that are a Ray head."""
-    return [pod for pod in pods if pod["metadata"]["labels"].get("ray.io/node-type") == "head"]
+    return [pod for pod in pods if pod["metadata"]["labels"].get(NODE_TYPE_LABEL) == "head"]
 
 
 def head_address(pods: Sequence[Json]) -> str | None:
