@@ -20,7 +20,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/cluster control_plane/sandboxes control_plane/exec)
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,readme training pods samples bundled_tasks evaluations)
-SOAKED := tests/e2e/test_repairs.py tests/e2e/test_many_ranks.py # part of the soak
+SOAKED := $(patsubst %,tests/e2e/test_%.py,repairs drains many_ranks) # part of the soak
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW) $(SOAKED),$(wildcard tests/e2e/test_*.py))
 
 BENCHES := surface setup context exec grading claims sandbox trajectory agent trainer adapter scale demo bare
@@ -121,7 +121,7 @@ test-browser: venv ## test the console's pages in headless Chromium, their acces
 	@$(PYTHON) -m demo.environment $(SWERL_HOME)/browser-venv requirements/browser.txt
 	PYTHONPATH=$(PYTHONPATH):$$($(SWERL_HOME)/browser-venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(PYTEST) $(RERUN) tests/browser
 
-soak: venv cluster images ## five faults of one job, eight ranks over Pods, 10,000 malformed objects, SOAK_MINUTES (30) of random load with a leak check
+soak: venv cluster images ## five faults of one job, drains of another, eight ranks over Pods, 10,000 malformed objects, SOAK_MINUTES (30) of random load with a leak check
 	$(PYTEST) -s $(SOAKED)
 	SWERL_MALFORMED=10000 $(PYTEST) --record $(RECORDS)/$@-malformed.json -s -o timeout=7200 tests/chaos/test_malformed.py
 	$(PYTEST) --record $(RECORDS)/$@-random.json -s -o timeout=0 tests/chaos/soak.py

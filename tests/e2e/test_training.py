@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from swerl_api.names import METRICS_PORT
 from swerl_trainer.metrics.catalogue import NAMES, families, gauge_of
-from swerl_trainer.rollout.cursor import TaskOrder
 
 from cluster.layout import locked, swerl_home
 from demo.cluster import ROOT, DemoCluster
@@ -20,9 +16,9 @@ from demo.job import SYSTEM_NAMESPACE
 from demo.setup import RELEASE
 from tests.e2e.absent_metrics import OPTIONAL_METRICS
 from tests.e2e.product_namespace import ProductNamespace
+from tests.e2e.trained_groups import groups, task_order
 from tests.unit.charts.queries import DASHBOARDS, panel_queries
 
-EPISODE = r"(?P<task>.+)__gg(?P<group>\d+)__i\d+__\d+"
 # Prints the statuses of Ray's answers without a token, with another, and with that of the environment.
 ASK_RAY = """
 import os, urllib.error, urllib.request
@@ -92,19 +88,6 @@ def samples(text: str) -> dict[str, float]:
     for sample in (sample for family in text_string_to_metric_families(text) for sample in family.samples):
         found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return found
-
-
-def task_order(job: dict[str, Any]) -> Callable[[int], str]:
-    """The task that a run without interruptions takes for its group `k` (from 0)."""
-    names = sorted(path.name for path in (ROOT / "tasks" / "train" / "tasks").iterdir())
-    order = TaskOrder(len(names), job["spec"]["tasks"]["shuffle"], job["spec"]["tasks"].get("seed", 0))
-    return lambda k: names[order.task(k)]
-
-
-def groups(artifacts: Path) -> set[tuple[int, str, str]]:
-    """Number, task and step of every group whose episodes were written."""
-    named = ((re.fullmatch(EPISODE, folder.name), folder.parent.name) for folder in artifacts.glob("step-*/*"))
-    return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
 def upgrade_and_roll_back(cluster: DemoCluster) -> None:
