@@ -72,8 +72,8 @@ def _project_images() -> list[Image]:
             images_folder / "trainer/Dockerfile.deps",
             "debian",
             _project(
+                "requirements/build.txt",
                 "requirements/trainer-cpu.txt",
-                "requirements/trainer-cpu-overrides.txt",
                 "images/trainer/sglang-kernel-cpu",
                 "images/trainer/drop_unmapped_cuda.py",
             ),
@@ -84,7 +84,12 @@ def _project_images() -> list[Image]:
             "swe-rl/trainer-gpu-deps",
             images_folder / "trainer/Dockerfile.gpu",
             "cuda",
-            _project("requirements/trainer-gpu.txt", "requirements/trainer-te.in"),
+            _project(
+                "requirements/build.txt",
+                "requirements/trainer-gpu.txt",
+                "requirements/trainer-te-build.txt",
+                "requirements/trainer-te.txt",
+            ),
             needs_network=True,
             on_request=True,
         ),

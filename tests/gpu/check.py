@@ -24,7 +24,8 @@ from demo.environment import ensure
 ROOT = Path(__file__).resolve().parents[2]
 VENV = swerl_home() / "gpu-venv"
 PINS = ROOT / "requirements" / "trainer-gpu.txt"
-FUSED_KERNELS = ROOT / "requirements" / "trainer-te.in"
+FUSED_KERNELS = ROOT / "requirements" / "trainer-te.txt"
+COMPILES_THEM = ROOT / "requirements" / "trainer-te-build.txt"
 TEST_TOOLS = ROOT / "requirements" / "trainer-test.in"
 PYTHON = "python3.12"  # what the pins were resolved for
 NO_DEVICE = 2
@@ -60,9 +61,9 @@ def environment() -> str:
     if shutil.which("nvcc") is None:
         print("gpu-check: no nvcc here, so no Transformer Engine: only torch's kernels are checked", flush=True)
     else:
-        install += ["--no-build-isolation", "-c", str(PINS)]
-        subprocess.run([*install, "pybind11[global]", "cmake", "wheel"], check=True)
-        subprocess.run([*install, "-r", str(FUSED_KERNELS)], check=True)
+        install += ["--no-deps", "--require-hashes", "--no-build-isolation"]
+        for packages in (COMPILES_THEM, FUSED_KERNELS):
+            subprocess.run([*install, "-r", str(packages)], check=True)
     return str(python)
 
 

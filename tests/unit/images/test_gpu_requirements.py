@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 PINS = REQUIREMENTS / "trainer-gpu.txt"
 UV = Path(sys.prefix) / "bin/uv"
@@ -24,20 +26,35 @@ def uv(*arguments: str | Path) -> str:
     return done.stdout + done.stderr
 
 
-def resolved(*inputs: str) -> dict[str, str]:
-    """Version of each package that `inputs` of the image need, within the pins."""
+def pinned(*files: str) -> dict[str, str]:
+    """Version of each package in `files`."""
+    return {name: version for file in files for name, version in PIN.findall((REQUIREMENTS / file).read_text())}
+
+
+def resolved(*inputs: str, within: tuple[str, ...] = ("trainer-gpu.txt",)) -> dict[str, str]:
+    """Version of each package that `inputs` of the image need, within the pins of these files."""
     files = [REQUIREMENTS / name for name in inputs]
-    return dict(PIN.findall(uv("compile", *TARGET, "--no-annotate", "--no-header", "--constraint", PINS, *files)))
+    constraints = [word for name in within for word in ("--constraint", REQUIREMENTS / name)]
+    return dict(PIN.findall(uv("compile", *TARGET, "--no-annotate", "--no-header", *constraints, *files)))
 
 
 def test_pins_are_all_that_the_image_needs() -> None:
-    assert resolved("trainer.in") == dict(PIN.findall(PINS.read_text()))
+    assert resolved("trainer.in") == pinned("trainer-gpu.txt")
 
 
 def test_transformer_engine_fits_the_pins() -> None:
-    pins, found = dict(PIN.findall(PINS.read_text())), resolved("trainer.in", "trainer-te.in")
-    assert {name: found[name] for name in pins} == pins
+    files = ("trainer-gpu.txt", "trainer-te.txt")
+    found = resolved("trainer.in", "trainer-te.in", within=files)
+    assert found == pinned(*files)
     assert found.keys() >= {"transformer-engine", "transformer-engine-torch", "transformer-engine-cu13"}
+
+
+@pytest.mark.parametrize("name", ["build", "trainer-te-build"])
+def test_pins_are_all_that_the_tools_of_the_build_need(name: str) -> None:
+    """Beside what the image has."""
+    files = (f"{name}.txt", "trainer-gpu.txt")
+    needed = resolved(f"{name}.in", within=files)
+    assert pinned(f"{name}.txt").items() <= needed.items() <= pinned(*files).items()
 
 
 def test_every_pin_has_a_wheel_for_the_image(tmp_path: Path) -> None:
