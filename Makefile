@@ -31,7 +31,7 @@ INSTALL = flock /tmp/swerl-apt.lock sh -c 'apt-get -qq update && apt-get -qq -y 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak nightly gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-adapter bench-async
+.PHONY: help venv images crds kuberay demo demo-console demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-ipv6 test-docker test-browser test-e2e soak nightly gpu-check docs release lint bench bench-surface bench-bare bench-setup bench-context bench-exec bench-sandbox bench-trajectory bench-grading bench-demo bench-scale bench-claims bench-agent bench-trainer bench-adapter bench-async
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -44,6 +44,9 @@ images: venv cluster ## build changed images and push them to the registry
 
 crds: venv ## generate the CRDs from the models
 	@$(PYTHON) -m swerl_api
+
+kuberay: venv ## write CRDs and rights of the pinned KubeRay into the chart
+	@$(PYTHON) -m cluster.kuberay
 
 demo: ## set everything up, train the tiny agent on a real Kubernetes, show its reward curve
 	@python3 -m demo

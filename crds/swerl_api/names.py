@@ -19,6 +19,15 @@ TASK_LABEL = "swerl.dev/task"
 EGRESS_LABEL = "swerl.dev/egress"
 LEASE_LABEL = "swerl.dev/lease"  # UID of the owning Lease; the orphan GC deletes the object after the Lease expires
 
+KUBERAY_RELEASE = (
+    "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
+    "helm upgrade --install kuberay-operator kuberay/kuberay-operator"
+)
+INSTALL_KUBERAY = (
+    "with this release, helm upgrade swe-rl charts/ --reuse-values --set kuberay.install=true, "
+    f"or as a release of its own, {KUBERAY_RELEASE}"
+)
+
 ROLE_SANDBOX = "sandbox"
 ROLE_GRADING = "grading"
 ROLE_DRIVER = "driver"

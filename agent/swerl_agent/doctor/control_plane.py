@@ -8,6 +8,7 @@ from typing import Any
 
 from swerl_api.base import VERSION
 from swerl_api.crd import KINDS, crd
+from swerl_api.names import INSTALL_KUBERAY, KUBERAY_RELEASE
 
 from swerl_agent import RELEASE
 
@@ -16,10 +17,6 @@ from .finding import Finding
 Json = Mapping[str, Any]
 MIN_KUBERNETES = (1, 30)
 MIN_KUBERAY = (1, 6)
-INSTALL_KUBERAY = (
-    "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
-    "helm upgrade --install kuberay-operator kuberay/kuberay-operator"
-)
 UPGRADE_CRDS = (
     f"helm upgrade --reset-then-reuse-values with the chart of version {RELEASE}, even where it runs already: "
     "an upgrade writes the CRDs, unless crds.upgrade is false; helm install leaves those that exist"
@@ -46,7 +43,7 @@ def kuberay(served: bool, deployments: Iterable[Json]) -> Iterator[Finding]:
     operators = [(one, image) for one in deployments for image in _images(one) if _is_kuberay(image)]
     if not operators:
         text = "RayClusters are served, but no Deployment runs the KubeRay operator"
-        yield Finding("kuberay", "failed", text, INSTALL_KUBERAY)
+        yield Finding("kuberay", "failed", text, KUBERAY_RELEASE)
     for deployment, image in operators:
         yield _kuberay_operator(deployment, image)
     if len(operators) > 1:
@@ -60,7 +57,7 @@ def _kuberay_operator(deployment: Json, image: str) -> Finding:
     if version is not None and version < MIN_KUBERAY:
         least = ".".join(map(str, MIN_KUBERAY))
         text = f"the KubeRay operator {_full_name(deployment)} is {tag}; swe-rl needs {least} or later"
-        return Finding("kuberay", "failed", text, INSTALL_KUBERAY)
+        return Finding("kuberay", "failed", text, KUBERAY_RELEASE)
     if not _available(deployment):
         text = f"the KubeRay operator {_full_name(deployment)} is not available: {_not_available(deployment)}"
         return Finding("kuberay", "failed", text, _describe(deployment))

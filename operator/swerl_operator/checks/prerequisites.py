@@ -20,6 +20,7 @@ from swerl_api import (
     SweRLJobSpec,
     find_condition,
 )
+from swerl_api.names import INSTALL_KUBERAY
 from swerl_api.volumes import OutputVolume
 from swerl_kube import KubeClient, NotFound
 
@@ -156,11 +157,7 @@ def _host_path_refused(field: str) -> str:
 
 
 def _kuberay_missing() -> Problem:
-    text = (
-        f"the cluster does not serve {RAY_API} RayCluster; install KubeRay 1.6 or later: "
-        "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
-        "helm upgrade --install kuberay-operator kuberay/kuberay-operator"
-    )
+    text = f"the cluster does not serve {RAY_API} RayCluster; install KubeRay 1.6 or later: {INSTALL_KUBERAY}"
     return Problem(JobReason.KUBERAY_MISSING, text)
 
 

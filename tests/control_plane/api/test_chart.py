@@ -73,6 +73,14 @@ def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> 
     assert done.returncode != 0 and "replicas" in done.stderr
 
 
+def test_kuberay_of_another_installation_is_left_to_it(kubeconfig: str, namespace: str) -> None:
+    values = ("--skip-crds", "--dry-run=server", "--set", "kuberay.install=true")
+    done = helm(kubeconfig, "install", "beside", str(ROOT / "charts"), "-n", namespace, *values)
+    assert done.returncode == 0, done.stderr
+    assert "beside-operator" in done.stdout and "beside-kuberay" not in done.stdout
+    assert "KubeRay is not installed with this release: another installation has made its CRDs" in done.stdout
+
+
 def test_install_prints_no_warning_where_pod_security_warns(
     kubeconfig: str, kubectl: Kubectl, namespace: str, release: str
 ) -> None:

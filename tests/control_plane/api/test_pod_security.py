@@ -110,13 +110,14 @@ def test_pods_of_an_evaluation_fit_restricted(create: Callable[[str], Create]) -
 
 
 def test_pods_of_the_chart_fit_restricted(create: Callable[[str], Create], tmp_path: Path) -> None:
-    values = "console: {enabled: true, claim: runs}\n"
+    values = "{console: {enabled: true, claim: runs}, kuberay: {install: true}}\n"
     found = {
         name: create("restricted")(body["spec"]["template"]["spec"])
         for name, body in chart_objects(tmp_path, values).items()
         if body["kind"] in ("Deployment", "Job")
     }
-    assert found.keys() == {"Deployment/demo-operator", "Deployment/demo-console", "Job/demo-crd-upgrade"}
+    deployments = {f"Deployment/demo-{name}" for name in ("operator", "console", "kuberay")}
+    assert found.keys() == deployments | {"Job/demo-crd-upgrade"}
     assert {name: text for name, text in found.items() if "created (server dry run)" not in text} == {}
 
 

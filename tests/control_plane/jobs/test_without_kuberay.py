@@ -32,5 +32,6 @@ def test_operator_waits_for_crds_and_names_what_is_missing(
         name = job["metadata"]["name"]
         found = cluster_without_kuberay.until_condition(name, "Validated", "KubeRayMissing")
         assert "helm upgrade --install kuberay-operator" in found["message"]
+        assert "--set kuberay.install=true" in found["message"]
         assert "ClusterRole 'swe-rl-driver' for drivers does not exist" in found["message"]
         assert cluster_without_kuberay.status(name)["phase"] == "Blocked" and operator.alive

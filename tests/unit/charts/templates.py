@@ -22,7 +22,7 @@ def render(folder: Path, values: str) -> str:
 
 def objects(folder: Path, values: str) -> list[dict[str, Any]]:
     """Rendered objects."""
-    return [each for each in yaml.safe_load_all(render(folder, values)) if each]
+    return [each for each in yaml.load_all(render(folder, values), yaml.CSafeLoader) if each]
 
 
 def manifests(folder: Path, values: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swerl_agent.doctor.control_plane import INSTALL_KUBERAY
+from swerl_api.names import INSTALL_KUBERAY, KUBERAY_RELEASE
 
 from tests.unit.docs.pages import ROOT
 
@@ -14,7 +14,9 @@ def test_notes_name_no_file_of_the_repository() -> None:
 
 
 def test_notes_name_the_commands_that_install_kuberay() -> None:
-    assert [command for command in INSTALL_KUBERAY.split(" && ") if command not in NOTES] == []
+    assert KUBERAY_RELEASE in INSTALL_KUBERAY
+    commands = [*KUBERAY_RELEASE.split(" && "), "--set kuberay.install=true"]
+    assert [command for command in commands if command not in NOTES] == []
 
 
 def test_notes_of_an_installation_say_how_old_crds_are_written() -> None:

@@ -31,8 +31,9 @@ def resources(role: Json) -> set[str]:
 
 
 def test_every_pod_has_the_pull_secrets(tmp_path: Path) -> None:
-    found = pods(objects(tmp_path, f"{{image: {{pullSecrets: [one, two]}}, console: {CONSOLE}}}"))
-    assert found.keys() == {"demo-operator", "demo-console", "demo-crd-upgrade", "demo-test"}
+    values = f"{{image: {{pullSecrets: [one, two]}}, console: {CONSOLE}, kuberay: {{install: true}}}}"
+    found = pods(objects(tmp_path, values))
+    assert found.keys() == {"demo-operator", "demo-console", "demo-kuberay", "demo-crd-upgrade", "demo-test"}
     for name, pod in found.items():
         assert pod["spec"]["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}], name
     without = pods(objects(tmp_path, ""))

@@ -69,6 +69,10 @@ RUN_BY = {
     "helm upgrade --install": (RELEASES, 'command_of(page, "helm", "upgrade", "--install")'),
     "kubectl port-forward": (CONSOLE, '"port-forward", "-n", namespace, service'),
     "kubectl create token": (CONSOLE, 'kubectl("create", "token", account'),
+    "helm install swe-rl charts/ --namespace swe-rl --create-namespace --set kuberay.install": (
+        "tests/control_plane/api/test_kuberay.py",
+        '"kuberay.install=true"',
+    ),
     "kubectl patch --local": ("tests/control_plane/api/test_admission.py", '"patch", "--local"'),
     "kubectl krew install": ("tests/unit/release/test_krew.py", '"kubectl", "krew", "install"'),
     "swerl doctor": ("tests/control_plane/api/test_doctor.py", '"doctor", "--output", "json"'),
