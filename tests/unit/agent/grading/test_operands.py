@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import random
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from swerl_agent.grading.replaced_values import changed, changes
 from tests.control_plane.grading.task_image import FIXED, SOURCE
 
 from .test_forged_checks import FALSE, LOW, PASSES, WRONG, Forgery
-from .test_forged_plans import Plans, random
+from .test_forged_plans import Plans
 
 ONE = FIXED.replace("min(high, max(low, value))", "[min(high, max(low, value))]")
 
