@@ -34,9 +34,9 @@ class KubeRayModule:
 
     @classmethod
     def pinned(cls) -> KubeRayModule:
-        """Of the version in cluster/go/kuberay/go.mod; downloads it where it is missing."""
+        """Of the version in cluster/go/kubernetes/go.mod; downloads it where it is missing."""
         command, settings = ["go", "mod", "download", "-json", MODULE], {"GOTOOLCHAIN": "local", "GOWORK": "off"}
-        folder = ROOT / "cluster" / "go" / "kuberay"
+        folder = ROOT / "cluster" / "go" / "kubernetes"
         output = subprocess.run(
             command, cwd=folder, env=os.environ | settings, stdout=subprocess.PIPE, check=True
         ).stdout

@@ -14,9 +14,9 @@ from swerl_api import GROUP, VERSION
 from swerl_api.swerljob import JobPhase
 
 from ..context import OperatorContext
-from ..ray.disruptions import DisruptionWatch
 from ..ray.jobs import RayJobs
 from ..workqueue import ObjectKey, WorkQueue
+from .disruptions import DisruptionWatch
 from .reconciler import JobReconciler
 
 PHASES: tuple[JobPhase, ...] = (

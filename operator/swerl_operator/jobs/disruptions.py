@@ -14,8 +14,8 @@ from swerl_api.names import EVALUATION_LABEL, JOB_LABEL
 from swerl_kube import KubeClient, KubeError, pause_after
 
 from ..checks.pods import disrupted_pods
+from ..ray.pods import NODE_TYPE_LABEL
 from ..workqueue import ObjectKey
-from .pods import NODE_TYPE_LABEL
 
 RAY_PODS = f"{JOB_LABEL},{NODE_TYPE_LABEL},!{EVALUATION_LABEL}"  # those of SweRLJobs
 RETRY_SECONDS = 30.0  # until a refused watch is opened again

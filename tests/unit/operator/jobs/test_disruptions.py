@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from swerl_kube import Event, Unreachable
-from swerl_operator.ray.disruptions import RAY_PODS, DisruptionWatch
+from swerl_operator.jobs.disruptions import RAY_PODS, DisruptionWatch
 from swerl_operator.workqueue import ObjectKey
 
 EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
