@@ -80,8 +80,10 @@ def test_old_kuberay_is_found_by_its_tag(image: str, status: str) -> None:
 
 
 def test_kuberay_without_operator_or_replica_is_found() -> None:
-    assert "does not serve" in only(kuberay(False, [])).message
-    assert "no Deployment" in only(kuberay(True, [])).message
+    missing, without_operator = only(kuberay(False, [])), only(kuberay(True, []))
+    assert "does not serve" in missing.message and "--set kuberay.install=true" in missing.remedy
+    assert "no Deployment" in without_operator.message
+    assert "kuberay.install" not in without_operator.remedy  # it installs nothing where others have made the CRDs
     stopped = only(kuberay(True, [deployment("ray", "quay.io/kuberay/operator:v1.6.1", ready=0)]))
     assert stopped.status == "failed" and "no image" in stopped.message
 
