@@ -1,4 +1,5 @@
-"""The environment of the GPU image resolves: no GPU and no image is needed to see that a pin cannot be installed.
+"""The environments of GPU image and operator resolve: no GPU, no image and no other machine is needed to see that a pin
+cannot be installed.
 
 These tests ask the package registry that uv is configured with.
 """
@@ -13,9 +14,9 @@ from pathlib import Path
 import pytest
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
-PINS = REQUIREMENTS / "trainer-gpu.txt"
 UV = Path(sys.prefix) / "bin/uv"
-TARGET = ["--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_39"]  # of the image's base
+GPU_IMAGE = "x86_64-manylinux_2_39"  # of its base
+TARGET = ["--python-version", "3.12", "--python-platform", GPU_IMAGE]
 PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;\\]+)", re.MULTILINE)
 
 
@@ -57,8 +58,19 @@ def test_pins_are_all_that_the_tools_of_the_build_need(name: str) -> None:
     assert pinned(f"{name}.txt").items() <= needed.items() <= pinned(*files).items()
 
 
-def test_every_pin_has_a_wheel_for_the_image(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "python", "platform"),
+    [
+        ("build.txt", "3.12", GPU_IMAGE),
+        ("trainer-gpu.txt", "3.12", GPU_IMAGE),
+        ("trainer-te-build.txt", "3.12", GPU_IMAGE),
+        ("operator.txt", "3.13", "x86_64-manylinux_2_40"),
+        ("operator.txt", "3.13", "aarch64-manylinux_2_40"),
+    ],
+)
+def test_every_pin_has_a_wheel_for_the_image(file: str, python: str, platform: str, tmp_path: Path) -> None:
     """With one of the pinned hashes; nothing but Transformer Engine is compiled."""
     options = ["--dry-run", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--target", tmp_path / "site"]
-    said = uv("install", *options, *TARGET, "--requirements", PINS)
-    assert f"Would install {len(PIN.findall(PINS.read_text()))} packages" in said
+    target = ["--python-version", python, "--python-platform", platform]
+    said = uv("install", *options, *target, "--requirements", REQUIREMENTS / file)
+    assert f"Would install {len(pinned(file))} packages" in said
