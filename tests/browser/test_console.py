@@ -108,6 +108,13 @@ def test_narrow_screen_does_not_scroll_sideways(page: Page) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
 
 
+def test_name_of_a_task_is_on_one_line_of_a_narrow_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    open_page(page, "episodes")
+    name = page.locator("[data-item] td a").first
+    assert len(name.inner_text()) > 12 and name.evaluate("link => link.getClientRects().length") == 1
+
+
 def test_hostile_content_runs_nothing(page: Page) -> None:
     open_page(page, "grading")
     page.keyboard.press("e")

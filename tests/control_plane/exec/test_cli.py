@@ -12,12 +12,14 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from swerl_agent.sandbox import Session
 from swerl_kube import KubeClient
 
+from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import IMAGE, connect
 from tests.control_plane.operator_process import Operator
 
@@ -61,6 +63,24 @@ def test_command_that_ends_its_own_sandbox_is_a_lost_sandbox(cli: Callable[..., 
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("begun\n", 3)
     assert "ended" in done.stderr
+
+
+def test_long_wait_shows_the_words_of_the_condition_after_10_seconds(
+    cli: Callable[..., list[str]], namespace: str, kubeconfig: str
+) -> None:
+    command = [*cli("run", IMAGE, "true"), "--cpu", "1000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        line = program.stderr.readline()
+        printed = datetime.now(UTC)
+        group, column = line.split()[1], "jsonpath={.metadata.creationTimestamp}"
+        created = kubectl(kubeconfig, "get", "swesandbox", group, "-n", namespace, "-o", column)
+        program.terminate()
+        rest = program.stderr.read()
+    assert "waits: Unschedulable: 0/1 nodes are available: 1 Insufficient cpu" in line
+    waited = (printed - datetime.fromisoformat(created)).total_seconds()  # that time has no fraction
+    assert 9.5 < waited < 14, line
+    assert program.returncode == 143 and "ended by SIGTERM; the command was stopped and its sandbox is deleted" in rest
 
 
 def run_on_terminal(command: list[str], keys: bytes) -> tuple[int, str]:
