@@ -118,15 +118,20 @@ def _compile(target: BuildTarget, result: Path) -> None:
 def _patched(target: BuildTarget, work: Path) -> Path:
     """A go.mod of the target with its patches applied."""
     names = {patch.module for patch in target.patches}
-    _run(["go", "mod", "download", *sorted(names)], target.folder, {})
-    folders = {name: Path(_go(["list", "-m", "-f", "{{.Dir}}", name], target.folder).strip()) for name in sorted(names)}
+    folders = {name: module_sources(target, name) for name in sorted(names)}
     return patches.apply(target.patches, folders, target.folder, work)
+
+
+def module_sources(target: BuildTarget, module: str) -> Path:
+    """The folder with the sources of a pinned module, which is downloaded where it is missing."""
+    _run(["go", "mod", "download", module], target.folder, {})
+    return Path(_go(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module], target.folder).strip())
 
 
 def _copy(target: BuildTarget, result: Path) -> None:
     for source, name in target.copies.items():
         module, pattern = source.split(":")
-        root = Path(_go(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module], target.folder).strip())
+        root = module_sources(target, module)
         (result / name).mkdir()
         for path in sorted(root.glob(pattern)):
             copy = shutil.copytree if path.is_dir() else shutil.copyfile

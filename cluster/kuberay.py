@@ -7,8 +7,6 @@ that occurs twice is stored once, because Helm keeps the chart's files in the Se
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,9 @@ from typing import Any
 
 import yaml
 
-MODULE = "github.com/ray-project/kuberay/ray-operator"
+from cluster.build import module_sources
+from cluster.targets import KUBERAY_MODULE, TARGETS, pin
+
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = ROOT / "charts" / "templates" / "_kuberay-module.tpl"
 _MIN_SHARED = 200  # characters; a reference takes about 40
@@ -34,14 +34,9 @@ class KubeRayModule:
 
     @classmethod
     def pinned(cls) -> KubeRayModule:
-        """Of the version in cluster/go/kubernetes/go.mod; downloads it where it is missing."""
-        command, settings = ["go", "mod", "download", "-json", MODULE], {"GOTOOLCHAIN": "local", "GOWORK": "off"}
-        folder = ROOT / "cluster" / "go" / "kubernetes"
-        output = subprocess.run(
-            command, cwd=folder, env=os.environ | settings, stdout=subprocess.PIPE, check=True
-        ).stdout
-        found = json.loads(output)
-        return cls.read(found["Version"], Path(found["Dir"]))
+        """Of the version that the local cluster builds; downloads it where it is missing."""
+        target = TARGETS["kuberay"]()
+        return cls.read(pin(target.folder.name, KUBERAY_MODULE), module_sources(target, KUBERAY_MODULE))
 
     @classmethod
     def read(cls, version: str, folder: Path) -> KubeRayModule:

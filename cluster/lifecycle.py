@@ -10,27 +10,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
-from cluster import (
-    addons,
-    build,
-    cgroups,
-    cleanup,
-    components,
-    configs,
-    layout,
-    network,
-    pki,
-    preflight,
-    process,
-    rcu,
-    targets,
-)
+from cluster import addons, build, cgroups, cleanup, components, configs, layout, network, pki, preflight, process, rcu
 from cluster.api import ApiClient, Unreachable
 from cluster.errors import ClusterError, DaemonDied
 from cluster.families import Families, check_kernel
 from cluster.layout import NODE_NAME, Cluster
 from cluster.netpol import default_deny
 from cluster.progress import print_line, step
+from cluster.targets import DEFAULT_TARGETS
 
 _APISERVER_SECONDS = 180  # with every client at its door again, on a busy machine
 _NODE_SECONDS = 180
@@ -40,7 +27,7 @@ _KUBELET_PAUSE = 1.0  # seconds
 _INDEX_FILE = "index"  # written first into a state folder: the index it was made for
 
 
-def prepare(home: Path, targets: tuple[str, ...] = targets.DEFAULT_TARGETS) -> None:
+def prepare(home: Path, targets: tuple[str, ...] = DEFAULT_TARGETS) -> None:
     """Packages and programs; raises PrerequisiteError."""
     install_packages(home)
     _build(home, build.unbuilt(home, targets))

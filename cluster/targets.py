@@ -9,6 +9,7 @@ from cluster.errors import ClusterError
 from cluster.patches import SourcePatch
 
 SOURCES = Path(__file__).parent
+KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class BuildTarget:
         return SOURCES / "go" / (self.module or self.name)
 
 
-def _pin(name: str, module: str) -> str:
+def pin(name: str, module: str) -> str:
     """Version of `module` in cluster/go/<name>/go.mod."""
     text = (SOURCES / "go" / name / "go.mod").read_text()
     found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", text, re.MULTILINE)
@@ -41,7 +42,7 @@ def _pin(name: str, module: str) -> str:
 
 
 def _kubernetes() -> BuildTarget:
-    version = _pin("kubernetes", "k8s.io/kubernetes")
+    version = pin("kubernetes", "k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".")
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
@@ -58,12 +59,12 @@ def _containerd() -> BuildTarget:
         tuple(f"{module}/cmd/{name}" for name in programs),
         1,
         tags="no_btrfs no_devmapper no_zfs",
-        ldflags=f"-X {module}/version.Version={_pin('containerd', module)}",
+        ldflags=f"-X {module}/version.Version={pin('containerd', module)}",
     )
 
 
 def _kuberay() -> BuildTarget:
-    module = "github.com/ray-project/kuberay/ray-operator"
+    module = KUBERAY_MODULE
     return BuildTarget(
         "kuberay",
         (module,),
@@ -91,13 +92,13 @@ def _agent_sandbox() -> BuildTarget:
 def _kueue() -> BuildTarget:
     """For `make test-kueue`: the controller, and the chart that its release installs."""
     module = "sigs.k8s.io/kueue"
-    stamp = f"-X {module}/pkg/version.GitVersion={_pin('kueue', module)}"
+    stamp = f"-X {module}/pkg/version.GitVersion={pin('kueue', module)}"
     return BuildTarget("kueue", (f"{module}/cmd/kueue",), 4, ldflags=stamp, copies={f"{module}:charts/kueue": "charts"})
 
 
 def _runc() -> BuildTarget:
     module = "github.com/opencontainers/runc"
-    stamp = f"-X main.version={_pin('runc', module).removeprefix('v')}"
+    stamp = f"-X main.version={pin('runc', module).removeprefix('v')}"
     return BuildTarget("runc", (module,), 0.3, ldflags=stamp, tags="seccomp", cgo=True)
 
 
@@ -123,16 +124,16 @@ def _gvisor() -> BuildTarget:
 
 def _helm() -> BuildTarget:
     """With stamps of its own Makefile: its version, and the Kubernetes 1.x of charts that are rendered without one."""
-    module, minor = "helm.sh/helm/v3", _pin("kubernetes", "k8s.io/kubernetes").split(".")[1]
+    module, minor = "helm.sh/helm/v3", pin("kubernetes", "k8s.io/kubernetes").split(".")[1]
     minors = (f"pkg/{each}.k8sVersionMinor={minor}" for each in ("chartutil", "lint/rules"))
-    flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={_pin('kubernetes', module)}", *minors))
+    flags = (f"-X {module}/{stamp}" for stamp in (f"internal/version.version={pin('kubernetes', module)}", *minors))
     return BuildTarget("helm", (f"{module}/cmd/helm",), 0.3, ldflags=" ".join(flags), module="kubernetes")
 
 
 def _buildx() -> BuildTarget:
     """For tests of the release: the program that reads its bake file."""
     module = "github.com/docker/buildx"
-    stamp = f"-X {module}/version.Version={_pin('buildx', module)}"
+    stamp = f"-X {module}/version.Version={pin('buildx', module)}"
     return BuildTarget("buildx", (f"{module}/cmd/buildx",), 1.5, ldflags=stamp)
 
 

@@ -89,9 +89,11 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def register(config: pytest.Config) -> None:
-    """Record this run where `--record` names a file; xdist's workers leave it to the process that started them."""
+    """Record this run where `--record` names a file; xdist's workers only meter what the process that started them
+    records."""
     file: Path | None = config.getoption("--record")
-    if file is not None:
-        config.pluginmanager.register(Meter())
-    if file is not None and not hasattr(config, "workerinput"):
+    if file is None:
+        return
+    config.pluginmanager.register(Meter())
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(file))

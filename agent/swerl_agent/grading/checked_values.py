@@ -174,7 +174,9 @@ def _of_pair(left: ast.expr, operator: ast.cmpop, right: ast.expr, order: Checke
         return _constants([right], calls=False)
     equal = isinstance(operator, ast.Eq)
     found = _one_of(left, right, exact=True) if equal else [order] if operands.is_order(operator) else []
-    return [*found, *(value for side in (left, right) for value in _inside(side, equal=equal) if found)]
+    if not found:
+        return []
+    return [*found, *(value for side in (left, right) for value in _inside(side, equal=equal))]
 
 
 def _negated_order(test: ast.expr) -> list[CheckedValue]:

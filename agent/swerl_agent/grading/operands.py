@@ -76,11 +76,9 @@ def is_order(operator: ast.cmpop) -> bool:
 
 def equal_if_false(test: ast.expr) -> list[Pair]:
     """Two values that must be equal for an expression to be false: those of `!=` and of `set ^ set`."""
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.NotEq):
-        return [(test.left, test.comparators[0])]
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitXor):
         return [(test.left, test.right)]
-    return []
+    return _sides(test, ast.NotEq)
 
 
 def is_distance(side: ast.expr) -> bool:
@@ -101,8 +99,9 @@ def differences(side: ast.expr) -> Iterator[Pair]:
 
 def counted(side: ast.expr) -> list[ast.expr]:
     """What is counted or found, as 5 in `x.count(5) == 1`."""
-    method = isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute)
-    return side.args[:1] if method and isinstance(side, ast.Call) and name_of(side.func) in _COUNTING else []
+    if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr in _COUNTING:
+        return side.args[:1]
+    return []
 
 
 def is_close(call: ast.expr, values: int) -> bool:
@@ -125,12 +124,13 @@ def compared_by_hand(node: ast.If) -> list[Pair]:
     """Two values that an `if` compares, where the test fails if they differ."""
     test = node.test
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _equal(test.operand) if _fails(node.body) else []
-    return (equal_if_false(test) if _fails(node.body) else []) or (_equal(test) if _fails(node.orelse) else [])
+        return _sides(test.operand, ast.Eq) if _fails(node.body) else []
+    return (equal_if_false(test) if _fails(node.body) else []) or (_sides(test, ast.Eq) if _fails(node.orelse) else [])
 
 
-def _equal(test: ast.expr) -> list[Pair]:
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+def _sides(test: ast.expr, operator: type[ast.cmpop]) -> list[Pair]:
+    """Those of a comparison of two values with this operator."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], operator):
         return [(test.left, test.comparators[0])]
     return []
 
@@ -170,5 +170,6 @@ def constants_of(side: ast.expr, *, calls: bool) -> Iterator[ast.Constant]:
 
 def own_attribute(node: ast.AST, first: str) -> str:
     """The name of an attribute of the variable `first`, '' of anything else."""
-    there = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == first
-    return node.attr if there and isinstance(node, ast.Attribute) and first in ("self", "cls") else ""
+    if first in ("self", "cls") and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.attr if node.value.id == first else ""
+    return ""

@@ -47,23 +47,26 @@ def _columns(test: Function, name: str) -> Iterator[tuple[ast.Call, int, list[tu
 
 
 def _names(node: ast.expr) -> list[str]:
-    try:
-        found = ast.literal_eval(node)
-    except ValueError:
-        return []
+    found = _literal(node)
     parts = found.split(",") if isinstance(found, str) else found
     return [str(each).strip() for each in parts] if isinstance(parts, list | tuple) else []
 
 
 def _rows(node: ast.expr, width: int) -> list[tuple[Cell, ...]]:
     """The rows if all are literals whose ids are known."""
-    try:
-        found = ast.literal_eval(node)
-    except ValueError:
-        return []
+    found = _literal(node)
     rows = [each if width > 1 else (each,) for each in found] if isinstance(found, list | tuple) else []
     simple = [row for row in rows if isinstance(row, list | tuple) and len(row) == width and all(map(_is_simple, row))]
     return [tuple(row) for row in simple] if len(simple) == len(rows) else []
+
+
+def _literal(node: ast.expr) -> object:
+    """None for what is no literal."""
+    try:
+        found: object = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return found
 
 
 def _is_simple(value: object) -> bool:

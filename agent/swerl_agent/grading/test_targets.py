@@ -59,12 +59,8 @@ def text_file(test: str) -> str:
 
 def named_files(tests: Sequence[str]) -> list[str]:
     """Files that ids of tests name, from the folder where the tests start; not those of doctests."""
-    heads: dict[str, None] = {}
-    for test in tests:
-        form = _PYTEST.fullmatch(test)
-        if form and ("::" in form["names"] or "." not in form["names"]):
-            heads[form["head"]] = None
-    return list(heads)
+    forms = [form for test in tests if (form := _PYTEST.fullmatch(test))]
+    return list(dict.fromkeys(form["head"] for form in forms if "::" in form["names"] or "." not in form["names"]))
 
 
 def file_patterns(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:
